@@ -1,0 +1,1 @@
+"""One file per Hugging Face architecture, registered by class name."""

@@ -1,0 +1,1 @@
+"""Inference engines behind one seam: ids and plain data in, ids and bytes out."""

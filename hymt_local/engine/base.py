@@ -1,0 +1,137 @@
+"""The engine seam: what every engine takes and gives.
+
+Two layers. A `Backend` is synchronous and owned by one thread: it holds the weights. An `Engine` is the asynchronous face
+that everyone else uses; `engine.scheduler` makes one out of a backend by giving it a thread and a priority queue. All values
+that cross the seam are frozen, picklable plain data, so that the same protocol can be met behind a pipe or a socket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Protocol
+
+from hymt_local.events import Priority, SamplingParams, TokenUsage
+
+
+class FinishReason(StrEnum):
+    """Why a generation ended."""
+
+    STOP = "stop"
+    """A stop token of the model."""
+    LENGTH = "length"
+    """`max_tokens` was reached: the text is incomplete and must be shown as a failure."""
+    CANCELLED = "cancelled"
+
+
+@dataclass(frozen=True, slots=True)
+class ModelInfo:
+    """What a loaded model says of itself, read from its file."""
+
+    name: str
+    architecture: str
+    vocab_size: int
+    context_length: int
+    """Tokens the loaded context holds: prompt and answer together."""
+    quantization: str
+    file_sha256: str
+    """Hex digest of the weights file; for engines without a file, a digest of their name and version."""
+    control_tokens: Mapping[str, int] = field(default_factory=dict)
+    """Text of every control token of the vocabulary -> its id."""
+    stop_ids: frozenset[int] = frozenset()
+    """Ids that end a generation: EOS and EOT of the file, after correction of the known header faults."""
+    n_gpu_layers: int = 0
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRequest:
+    """One prompt to continue."""
+
+    prompt: tuple[int, ...]
+    max_tokens: int
+    sampling: SamplingParams = SamplingParams()
+    stop_ids: frozenset[int] = frozenset()
+    """Added to the model's own."""
+    priority: Priority = Priority.REQUEST
+    draft: tuple[int, ...] = ()
+    """A guess at the output, verified before it is used; engines may ignore it."""
+    probabilities: bool = False
+    """Ask for the probability of each chosen token (costs one softmax over the vocabulary per token)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PromptRead:
+    """Progress of reading the prompt, in tokens; reused tokens count as done."""
+
+    done: int
+    total: int
+
+
+@dataclass(frozen=True, slots=True)
+class TokensGenerated:
+    """New tokens, in order, and the bytes they stand for (a character may be split over two events)."""
+
+    ids: tuple[int, ...]
+    data: bytes
+    probabilities: tuple[float, ...] = ()
+    """One per id when asked for."""
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationDone:
+    """The last event of every generation that did not raise."""
+
+    reason: FinishReason
+    usage: TokenUsage
+
+
+GenerationEvent = PromptRead | TokensGenerated | GenerationDone
+
+
+class Backend(Protocol):
+    """Weights and a decode loop. Every method runs on the one engine thread."""
+
+    @property
+    def info(self) -> ModelInfo:
+        """Facts about the loaded model."""
+
+    def tokenize(self, text: str) -> tuple[int, ...]:
+        """Return the ids of plain text: control-token text in it stays text, no BOS is added."""
+
+    def generate(self, request: GenerationRequest, is_cancelled: Callable[[], bool]) -> Iterator[GenerationEvent]:
+        """Yield the events of one generation; `is_cancelled` is polled while reading the prompt and per token.
+
+        Raises:
+            ContextOverflowError: prompt and `max_tokens` exceed the context, before anything is decoded.
+            DecodeError: the engine failed; the backend stays usable.
+        """
+
+    def close(self) -> None:
+        """Free the weights; closing twice is fine."""
+
+
+BackendOpener = Callable[[Callable[[float], bool]], Backend]
+"""Loads a backend on the engine thread. It is given a progress callback (0.0 to 1.0) that returns False to give up."""
+
+
+class Engine(Protocol):
+    """The asynchronous face of one model. Safe to use from one asyncio loop; many generations may be in flight."""
+
+    async def load(self, on_progress: Callable[[float], None] | None = None) -> ModelInfo:
+        """Load the model if it is not loaded yet, and return its facts.
+
+        Raises:
+            ModelError: the file cannot be used.
+            EngineError: llama.cpp is missing or failed.
+        """
+
+    async def tokenize(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
+        """Tokenize plain texts (see `Backend.tokenize`), loading the model first if need be."""
+
+    def generate(self, request: GenerationRequest) -> AsyncIterator[GenerationEvent]:
+        """Yield the events of one generation; closing the iterator cancels it, in prefill too."""
+
+    async def close(self) -> None:
+        """Cancel what runs, free the model and end the thread."""

@@ -1,0 +1,200 @@
+"""The whole exception tree of hymt-local: what went wrong, with which value, and what to do next.
+
+Every class carries a stable `code` for machines, the process `exit_status` and the `http_status` that the front ends use.
+The core raises; only the edges (CLI, TUI, server) render.
+
+    HymtError
+    ├── UsageError              2  LanguageError · EmptyInputError · InputEncodingError · ConfigError
+    ├── ModelError              3  ModelNotFoundError · ModelFileError · UnsupportedModelError · NotCoveredError
+    ├── EngineError             4  EngineUnavailableError · EngineLoadError · DecodeError · ContextOverflowError
+    │                              · SegmentRejectedError
+    ├── DocumentError           5
+    ├── StoreError              6
+    ├── ServerError             7
+    └── CancelledError        130
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+EXIT_DONE = 0
+EXIT_SEGMENTS_FAILED = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorReport:
+    """An error as plain data: what front ends show and what crosses a pipe or a socket."""
+
+    code: str
+    message: str
+    hint: str
+    exit_status: int
+    http_status: int
+
+
+class HymtError(Exception):
+    """Base of every error this program raises on purpose.
+
+    Args:
+        message: One line: what happened and the offending value.
+        hint: One line: the next step for the user; may be empty.
+    """
+
+    code: ClassVar[str] = "internal"
+    exit_status: ClassVar[int] = 4
+    http_status: ClassVar[int] = 500
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickle by value: keyword-only arguments break the default protocol of exceptions."""
+        return (_rebuild, (type(self), self.message, self.hint))
+
+    def report(self) -> ErrorReport:
+        """Return the error as plain data."""
+        return ErrorReport(self.code, self.message, self.hint, self.exit_status, self.http_status)
+
+
+def _rebuild(kind: type[HymtError], message: str, hint: str) -> HymtError:
+    return kind(message, hint=hint)
+
+
+class UsageError(HymtError):
+    """The request itself is wrong."""
+
+    code = "usage"
+    exit_status = 2
+    http_status = 400
+
+
+class LanguageError(UsageError):
+    """A language tag or name is unknown, or the model does not speak it."""
+
+    code = "language"
+
+
+class EmptyInputError(UsageError):
+    """There is nothing to translate."""
+
+    code = "empty_input"
+
+
+class InputEncodingError(UsageError):
+    """The input is not valid UTF-8; the message names the byte offset."""
+
+    code = "input_encoding"
+
+
+class ConfigError(UsageError):
+    """A setting is unknown or has a value outside its range."""
+
+    code = "config"
+
+
+class ModelError(HymtError):
+    """The model cannot be used."""
+
+    code = "model"
+    exit_status = 3
+    http_status = 422
+
+
+class ModelNotFoundError(ModelError):
+    """No such model in the catalog, or it is not installed."""
+
+    code = "model_not_found"
+    http_status = 404
+
+
+class ModelFileError(ModelError):
+    """The file is missing, truncated, corrupt or not a GGUF at all."""
+
+    code = "model_file"
+
+
+class UnsupportedModelError(ModelError):
+    """A sound GGUF that this program cannot run: other architecture, tensor type, tokenizer or missing template."""
+
+    code = "model_unsupported"
+
+
+class NotCoveredError(ModelError):
+    """The text lies outside the closed domain of a demo model, which would answer it fluently and wrongly."""
+
+    code = "not_covered"
+
+
+class EngineError(HymtError):
+    """The inference engine failed."""
+
+    code = "engine"
+    exit_status = 4
+    http_status = 503
+
+
+class EngineUnavailableError(EngineError):
+    """llama-cpp-python is not installed or cannot be loaded on this machine."""
+
+    code = "engine_unavailable"
+
+
+class EngineLoadError(EngineError):
+    """llama.cpp refused to load the model or to create a context."""
+
+    code = "engine_load"
+
+
+class DecodeError(EngineError):
+    """A decode call failed in the middle of a generation."""
+
+    code = "decode"
+
+
+class ContextOverflowError(EngineError):
+    """Prompt and answer do not fit the context; raised before anything is decoded, nothing is cut."""
+
+    code = "context_overflow"
+
+
+class SegmentRejectedError(EngineError):
+    """A generation ended, but its output failed the checks (cut off, empty, control tokens, lost placeholders)."""
+
+    code = "segment_rejected"
+    exit_status = 1
+
+
+class DocumentError(HymtError):
+    """A document was refused; nothing was written."""
+
+    code = "document"
+    exit_status = 5
+    http_status = 422
+
+
+class StoreError(HymtError):
+    """A database, cache or configuration file cannot be read or written."""
+
+    code = "store"
+    exit_status = 6
+    http_status = 507
+
+
+class ServerError(HymtError):
+    """The resident server cannot be reached or cannot start."""
+
+    code = "server"
+    exit_status = 7
+    http_status = 502
+
+
+class CancelledError(HymtError):
+    """The user interrupted the work."""
+
+    code = "cancelled"
+    exit_status = 130
+    http_status = 499

@@ -1,0 +1,172 @@
+"""The verbs of a translation: the request, and the events that answer it.
+
+Every job yields `Started`, then any number of the others, and exactly one of `Finished`, `Failed`, `Cancelled`, last. All
+values are frozen and picklable: the same stream crosses threads, processes and HTTP.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+
+from hymt_local.errors import ErrorReport
+
+
+class Priority(IntEnum):
+    """Order of admission to the engine; lower goes first."""
+
+    INTERACTIVE = 0
+    REQUEST = 1
+    DOCUMENT = 2
+
+
+class Origin(StrEnum):
+    """Where the text of a segment came from."""
+
+    MODEL = "model"
+    CACHE = "cache"
+    SOURCE = "source"
+    """Passed through without translation: numbers, whitespace, or source and target language are the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingParams:
+    """How the next token is chosen; the default is greedy, so that the same text gives the same translation.
+
+    `repetition_penalty` counts the generated tokens only (llama.cpp's meaning), 1.05 as the model cards ask.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 20
+    """0 turns it off."""
+    top_p: float = 0.6
+    repetition_penalty: float = 1.05
+    seed: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class TranslationRequest:
+    """One text to translate.
+
+    `source_lang` is a tag of the catalog, or None to detect it; `model` is a reference such as `demo`,
+    `Hy-MT2-1.8B:Q4_K_M`, `echo`, or None for the default.
+    """
+
+    text: str
+    target_lang: str
+    source_lang: str | None = None
+    model: str | None = None
+    priority: Priority = Priority.REQUEST
+    sampling: SamplingParams | None = None
+    """None means the model's deterministic default."""
+    use_cache: bool = True
+    """False neither reads nor writes the phrase cache."""
+
+
+@dataclass(frozen=True, slots=True)
+class ModelLoading:
+    """The model is being read; `fraction` is 0.0 to 1.0."""
+
+    model: str
+    fraction: float
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """Languages and model are settled and the text is split."""
+
+    model: str
+    model_kind: str
+    """`translation`, `demo` or `test` (catalog)."""
+    source_lang: str
+    target_lang: str
+    detected_confidence: float | None
+    """0.0 to 1.0 when the source language was detected, None when the caller named it."""
+    n_segments: int
+
+
+@dataclass(frozen=True, slots=True)
+class PromptProgress:
+    """Prompt tokens of one segment read so far."""
+
+    segment: int
+    done_tokens: int
+    total_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """New text of one segment, in order; a later `SegmentDone` is the authority."""
+
+    segment: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUsage:
+    """Counts and times of generation, summed over segments; zero for what came from the cache."""
+
+    prompt_tokens: int = 0
+    """Tokens of all prompts, reused ones included."""
+    reused_tokens: int = 0
+    """Prompt tokens whose KV state was already there."""
+    output_tokens: int = 0
+    prompt_s: float = 0.0
+    decode_s: float = 0.0
+
+    def __add__(self, other: TokenUsage) -> TokenUsage:
+        """Return the sum of both, field by field."""
+        return TokenUsage(
+            self.prompt_tokens + other.prompt_tokens,
+            self.reused_tokens + other.reused_tokens,
+            self.output_tokens + other.output_tokens,
+            self.prompt_s + other.prompt_s,
+            self.decode_s + other.decode_s,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentDone:
+    """One segment is settled. With `error` set, `target` is the source text, unchanged."""
+
+    segment: int
+    source: str
+    target: str
+    """Without outer whitespace; what stands between the segment's `lead` and `trail`."""
+    origin: Origin
+    usage: TokenUsage = TokenUsage()
+    error: ErrorReport | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """The whole text, outer whitespace and line structure restored."""
+
+    text: str
+    source_lang: str
+    target_lang: str
+    model: str
+    signature: str
+    """What shaped this output; see `hymt_local.signature`."""
+    origin: Origin
+    """CACHE or SOURCE only when every translatable segment came from there."""
+    usage: TokenUsage
+    elapsed_s: float
+    failed: tuple[SegmentDone, ...] = field(default=())
+    """Segments that stayed source text; not empty means exit status 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The job ended without a result."""
+
+    error: ErrorReport
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The job was cancelled; nothing of it is remembered except segments already done."""
+
+
+Event = ModelLoading | Started | PromptProgress | TextDelta | SegmentDone | Finished | Failed | Cancelled
+LastEvent = Finished | Failed | Cancelled

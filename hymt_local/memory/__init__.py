@@ -1,0 +1,1 @@
+"""The SQLite file: migrations, the phrase cache."""
