@@ -12,17 +12,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-import icu  # type: ignore[import-not-found]
+import icu
 
-LANGUAGES = tuple(
+_LANGUAGE_CODES = (
     "zh en fr pt es ja tr ru ar ko th it de vi ms id tl hi zh-Hant pl cs nl km my fa gu ur te mr he bn ta uk bo kk mn"
-    " ug yue".split()
+    " ug yue"
 )
-LATIN_LANGUAGES = frozenset("en fr pt es tr it de vi ms id tl pl cs nl".split())
-COUNTRIES = tuple(
-    "AR AT AU BD BE BR CA CH CL CN CO CZ DE DK EG ES FI FR GB GR ID IE IL IN IQ IR IS IT JP KE KH KR KZ LA"
-    " LK MA MM MN MX MY NG NL NO NP NZ PE PH PK PL PT RU SA SE SG TH TR UA US VN ZA".split()
+_LATIN_CODES = "en fr pt es tr it de vi ms id tl pl cs nl"
+_COUNTRY_CODES = (
+    "AR AT AU BD BE BR CA CH CL CN CO CZ DE DK EG ES FI FR GB GR ID IE IL IN IQ IR IS IT JP KE KH KR KZ LA LK MA MM MN"
+    " MX MY NG NL NO NP NZ PE PH PK PL PT RU SA SE SG TH TR UA US VN ZA"
 )
+LANGUAGES = tuple(_LANGUAGE_CODES.split())
+LATIN_LANGUAGES = frozenset(_LATIN_CODES.split())
+COUNTRIES = tuple(_COUNTRY_CODES.split())
 NUMBERS = (*range(21), *range(30, 100, 10), 100, 1000)
 DATE_COUNT = 160
 LONG_DATE_STEP = 4
