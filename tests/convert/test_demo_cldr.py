@@ -70,7 +70,7 @@ def same_as_english(kind: str) -> dict[str, set[str]]:
 def test_every_language_has_everything_but_the_known_gaps() -> None:
     counts = collections.Counter((lang, kind) for _, kind, lang, _ in ROWS)
     missing = {(lang, kind): size - counts[lang, kind] for lang in SCRIPTS for kind, size in SIZES.items()}
-    assert {lang: gap for key, gap in missing.items() if gap} == GAPS
+    assert {key: gap for key, gap in missing.items() if gap} == GAPS
     assert {lang for lang, _ in counts} == set(SCRIPTS)
 
 
