@@ -1,0 +1,218 @@
+"""Settings by layer: defaults < config.toml < `HYMT_*` variables < flags the user typed.
+
+One pure function resolves them, refuses what it does not know, and says where each value came from.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from hymt_local.errors import ConfigError, StoreError
+from hymt_local.paths import HOME_VARIABLE
+
+VARIABLE_PREFIX = "HYMT_"
+
+
+class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Every setting. The field's description is the help text of `hymt config`."""
+
+    model: Annotated[str | None, msgspec.Meta(description="model reference, ID or ID:QUANTIZATION")] = None
+    source_lang: Annotated[str | None, msgspec.Meta(description="source language; unset means detect it")] = None
+    target_lang: Annotated[str | None, msgspec.Meta(description="target language when none is named")] = None
+    threads: Annotated[
+        int | None, msgspec.Meta(ge=1, le=512, description="decode threads; unset: physical cores less one")
+    ] = None
+    context_length: Annotated[
+        int | None, msgspec.Meta(ge=256, le=262144, description="context in tokens; unset: the model's usual one")
+    ] = None
+    gpu_layers: Annotated[int, msgspec.Meta(ge=0, le=1000, description="layers on the GPU; 0 means CPU only")] = 0
+    temperature: Annotated[float, msgspec.Meta(ge=0.0, le=2.0, description="0 is greedy and repeatable")] = 0.0
+    seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="seed when temperature is above 0")] = 0
+    cache: Annotated[bool, msgspec.Meta(description="remember verified translations in the phrase cache")] = True
+    live: Annotated[bool, msgspec.Meta(description="terminal UI: translate while typing")] = True
+    live_pause_ms: Annotated[
+        int, msgspec.Meta(ge=50, le=10_000, description="terminal UI: pause before a live translation, milliseconds")
+    ] = 400
+    theme: Annotated[str, msgspec.Meta(description="terminal UI: name of a Textual theme")] = "textual-dark"
+    log_level: Annotated[
+        Literal["debug", "info", "warning", "error"],
+        msgspec.Meta(description="detail of the log file; debug may contain source text"),
+    ] = "warning"
+
+
+class Layer(StrEnum):
+    """Where a value came from."""
+
+    DEFAULT = "default"
+    FILE = "file"
+    ENVIRONMENT = "environment"
+    FLAG = "flag"
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedSettings:
+    """The settings in force and the layer each of them came from."""
+
+    settings: Settings
+    origins: Mapping[str, Layer]
+
+
+def setting_names() -> tuple[str, ...]:
+    """Return every setting's name, in the order of `Settings`."""
+    return Settings.__struct_fields__
+
+
+def variable_name(setting: str) -> str:
+    """Return the environment variable of a setting."""
+    return VARIABLE_PREFIX + setting.upper()
+
+
+def load_settings(
+    config_file: Path, environ: Mapping[str, str], *, flags: Mapping[str, Any] | None = None
+) -> ResolvedSettings:
+    """Resolve all layers; `flags` holds only what the user typed.
+
+    Raises:
+        ConfigError: an unknown key, a wrong type or a value out of range; the message names the layer and the key.
+        StoreError: the file exists but cannot be read.
+    """
+    typed_flags = {key: value for key, value in (flags or {}).items() if value is not None}
+    layers = (
+        (Layer.FILE, _read_file(config_file), str(config_file)),
+        (Layer.ENVIRONMENT, _read_environment(environ), "environment"),
+        (Layer.FLAG, typed_flags, "command line"),
+    )
+    merged: dict[str, Any] = {}
+    origins = dict.fromkeys(setting_names(), Layer.DEFAULT)
+    for layer, values, place in layers:
+        _check(values, place)
+        merged.update(values)
+        origins.update(dict.fromkeys(values, layer))
+    return ResolvedSettings(_convert(merged, "settings"), origins)
+
+
+def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
+    """Return `HYMT_*` variables that no setting reads: most likely misspelt."""
+    known = {variable_name(name) for name in setting_names()} | {HOME_VARIABLE}
+    return tuple(sorted(name for name in environ if name.startswith(VARIABLE_PREFIX) and name not in known))
+
+
+def write_setting(config_file: Path, name: str, value: str | None) -> None:
+    """Set one value in the file, keeping its comments; None removes it. The new file replaces the old one at once.
+
+    Raises:
+        ConfigError: unknown name or value out of range; the file is untouched.
+        StoreError: the file cannot be read or written; the old one stays.
+    """
+    import tomlkit  # 30 ms, and only needed to write
+
+    _check_name(name, "command line")
+    typed = None if value is None else getattr(_convert({name: value}, "command line"), name)
+    document = tomlkit.parse(_read_text(config_file))
+    document.pop(name, None)
+    if typed is not None:
+        document[name] = typed
+    _check(document.unwrap(), str(config_file))
+    write_atomically(config_file, tomlkit.dumps(document))
+
+
+def settings_schema() -> dict[str, Any]:
+    """Return the JSON Schema of config.toml."""
+    return msgspec.json.schema(Settings)
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write a private (0600) text file by a temporary neighbour, fsync and rename.
+
+    Raises:
+        StoreError: the folder or file cannot be written; what was there stays.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    except OSError as error:
+        raise _unwritable(path, error) from error
+    try:
+        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
+            stream.write(text)
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(temporary).replace(path)
+    except OSError as error:
+        Path(temporary).unlink(missing_ok=True)
+        raise _unwritable(path, error) from error
+
+
+def _unwritable(path: Path, error: OSError) -> StoreError:
+    return StoreError(
+        f"cannot write {path}: {error.strerror or error}",
+        hint="check the folder's permissions and free space, or set HYMT_HOME to a folder of yours",
+    )
+
+
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return ""
+    except UnicodeDecodeError as error:
+        raise ConfigError(
+            f"{path} is not UTF-8 (byte {error.start})", hint="save it as UTF-8, or move it away to start afresh"
+        ) from error
+    except OSError as error:
+        raise StoreError(
+            f"cannot read {path}: {error.strerror or error}", hint="check the file's permissions"
+        ) from error
+
+
+def _read_file(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(_read_text(path))
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is not valid TOML: {error}", hint="fix that line, or move the file away") from error
+
+
+def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
+    values = {name: environ.get(variable_name(name)) for name in setting_names()}
+    return {name: value for name, value in values.items() if value}
+
+
+def _check(values: Mapping[str, Any], place: str) -> None:
+    for name in values:
+        _check_name(name, place)
+    _convert(values, place)
+
+
+def _check_name(name: str, place: str) -> None:
+    if name in setting_names():
+        return
+    close = difflib.get_close_matches(name, setting_names(), n=1)
+    hint = f"did you mean `{close[0]}`?" if close else "`hymt config show` lists every setting"
+    raise ConfigError(f"unknown setting `{name}` ({place})", hint=hint)
+
+
+def _convert(values: Mapping[str, Any], place: str) -> Settings:
+    """Decode loosely (strings of the environment become numbers and booleans), check strictly."""
+    try:
+        return msgspec.convert(dict(values), Settings, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(
+            f"{place}: {_readable(str(error), values)}", hint="`hymt config schema` prints what each setting takes"
+        ) from error
+
+
+def _readable(reason: str, values: Mapping[str, Any]) -> str:
+    """Turn msgspec's `... - at `$.threads`` into a sentence with the offending value."""
+    what, _, path = reason.partition(" - at ")
+    name = path.strip("`").removeprefix("$.")
+    return f"`{name} = {values.get(name)!r}`: {what[:1].lower()}{what[1:]}" if name in values else reason

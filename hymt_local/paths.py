@@ -1,0 +1,66 @@
+"""Where things live: configuration, data, cache and state of one user. Nothing is created before it is needed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+APPLICATION = "hymt"
+HOME_VARIABLE = "HYMT_HOME"
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The four folders of DESIGN section 6 and the files in them."""
+
+    config_dir: Path
+    data_dir: Path
+    cache_dir: Path
+    state_dir: Path
+
+    @classmethod
+    def from_environment(cls, environ: Mapping[str, str]) -> Paths:
+        """Return the system's usual folders, or four folders under `$HYMT_HOME` when that is set."""
+        home = environ.get(HOME_VARIABLE)
+        if home:
+            return cls.under(Path(home).expanduser())
+        from platformdirs import PlatformDirs  # only needed without $HYMT_HOME
+
+        dirs = PlatformDirs(APPLICATION, appauthor=False)
+        return cls(dirs.user_config_path, dirs.user_data_path, dirs.user_cache_path, dirs.user_state_path)
+
+    @classmethod
+    def under(cls, home: Path) -> Paths:
+        """Return the four folders below one folder."""
+        return cls(home / "config", home / "data", home / "cache", home / "state")
+
+    @property
+    def config_file(self) -> Path:
+        """The user's settings, TOML."""
+        return self.config_dir / "config.toml"
+
+    @property
+    def catalog_file(self) -> Path:
+        """The user's additions to the catalog, same schema as models.toml."""
+        return self.config_dir / "models.toml"
+
+    @property
+    def database(self) -> Path:
+        """The SQLite file: phrase cache, later memory, terms, history."""
+        return self.data_dir / "memory.sqlite3"
+
+    @property
+    def models_dir(self) -> Path:
+        """Model files and their manifests."""
+        return self.data_dir / "models"
+
+    @property
+    def log_file(self) -> Path:
+        """Diagnostics; never source text above DEBUG."""
+        return self.state_dir / "hymt.log"
+
+    @property
+    def last_translation(self) -> Path:
+        """The last text copied in the terminal UI, for terminals without a clipboard."""
+        return self.state_dir / "last-translation.txt"
