@@ -1,7 +1,7 @@
 """The whole exception tree of hymt-local: what went wrong, with which value, and what to do next.
 
-Every class carries a stable `code` for machines, the process `exit_status` and the `http_status` that the front ends use.
-The core raises; only the edges (CLI, TUI, server) render.
+Every class carries a stable `code` for machines, the process `exit_status` and the `http_status` that the front ends
+use. The core raises; only the edges (CLI, TUI, server) render.
 
     HymtError
     ├── UsageError              2  LanguageError · EmptyInputError · InputEncodingError · ConfigError

@@ -1,7 +1,7 @@
 """The verbs of a translation: the request, and the events that answer it.
 
-Every job yields `Started`, then any number of the others, and exactly one of `Finished`, `Failed`, `Cancelled`, last. All
-values are frozen and picklable: the same stream crosses threads, processes and HTTP.
+Every job yields `Started`, then any number of the others, and exactly one of `Finished`, `Failed`, `Cancelled`, last.
+All values are frozen and picklable: the same stream crosses threads, processes and HTTP.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from hymt_local.errors import ErrorReport
+from hymt_local.segment import Segment
 
 
 class Priority(IntEnum):
@@ -83,6 +84,8 @@ class Started:
     detected_confidence: float | None
     """0.0 to 1.0 when the source language was detected, None when the caller named it."""
     n_segments: int
+    segments: tuple[Segment, ...] = ()
+    """All segments in order: front ends put streamed text between each one's `lead` and `trail`."""
 
 
 @dataclass(frozen=True, slots=True)

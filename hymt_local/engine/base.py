@@ -1,8 +1,9 @@
 """The engine seam: what every engine takes and gives.
 
-Two layers. A `Backend` is synchronous and owned by one thread: it holds the weights. An `Engine` is the asynchronous face
-that everyone else uses; `engine.scheduler` makes one out of a backend by giving it a thread and a priority queue. All values
-that cross the seam are frozen, picklable plain data, so that the same protocol can be met behind a pipe or a socket.
+Two layers. A `Backend` is synchronous and owned by one thread: it holds the weights. An `Engine` is the asynchronous
+face that everyone else uses; `engine.scheduler` makes one out of a backend by giving it a thread and a priority queue.
+All values that cross the seam are frozen, picklable plain data, so that the same protocol can be met behind a pipe or a
+socket.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class GenerationRequest:
 
     prompt: tuple[int, ...]
     max_tokens: int
-    sampling: SamplingParams = SamplingParams()
+    sampling: SamplingParams = field(default_factory=SamplingParams)
     stop_ids: frozenset[int] = frozenset()
     """Added to the model's own."""
     priority: Priority = Priority.REQUEST
