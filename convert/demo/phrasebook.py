@@ -1,7 +1,7 @@
-"""The demo's parallel phrasebook: base phrases, templates with slot fillers, and CLDR words, as items in many languages.
+"""The demo's parallel phrasebook: base phrases, templates with slot fillers, CLDR words, as items in many languages.
 
-Everything is a pure function of the tables in `data/`: the split into training and held-out items uses a stable hash, so
-that every run, process and machine sees the same one.
+Everything is a pure function of the tables in `data/`: the split into training and held-out items uses a stable hash,
+so that every run, process and machine sees the same one.
 """
 
 from __future__ import annotations
@@ -103,15 +103,15 @@ def noisy(text: str, lang: str, rng: random.Random) -> str:
     """Return `text` as a hurried user would type it: the meaning never changes."""
     if rng.random() < 0.7:
         text = text.rstrip(FINAL_PUNCTUATION) or text
-    if rng.random() < 0.5 and lang != "de":
+    if rng.random() < 0.5:
         text = text.lower()
     elif rng.random() < 0.5:
         text = text[:1].lower() + text[1:]
-    if rng.random() < 0.5:
+    if lang == "es" and rng.random() < 0.5:
         text = text.lstrip(OPENING_PUNCTUATION)
     if rng.random() < 0.3:
         text = text.replace("'", "’")
-    if rng.random() < 0.5:
+    if lang == "fr" and rng.random() < 0.5:
         text = re.sub(r" (?=[?!]$)", "", text)
     return text
 
@@ -169,7 +169,8 @@ def _kept(group: list[Combination]) -> list[Combination]:
     """Cap a template's combinations: first one for every filler, then by stable hash."""
     ordered = sorted(group, key=lambda combination: _rank(combination.item.id))
     seen: set[tuple[str, str, str]] = set()
-    needed, rest = [], []
+    needed: list[Combination] = []
+    rest: list[Combination] = []
     for combination in ordered:
         (rest if combination.values <= seen else needed).append(combination)
         seen |= combination.values
