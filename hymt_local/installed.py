@@ -1,7 +1,7 @@
 """Models on this machine: what is installed, which one a reference means, which one is the default.
 
-A model file is described by a small manifest beside it; the packaged demo and the test engines need none. Nothing here loads
-a model.
+A model file is described by a small manifest beside it; the packaged demo and the test engines need none. Nothing here
+loads a model.
 """
 
 from __future__ import annotations

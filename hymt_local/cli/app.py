@@ -1,0 +1,125 @@
+"""The `hymt` command: dispatch to lazily loaded commands, and the one place where errors become exit statuses."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from hymt_local import __version__
+from hymt_local.cli.diagnostics import print_error
+from hymt_local.errors import CancelledError, ErrorReport, HymtError, UsageError
+
+COMMANDS = {
+    "translate": ("hymt_local.cli.translate", "Translate text (what `hymt TEXT` does)."),
+    "detect": ("hymt_local.cli.detect", "Say which language a text is in."),
+    "languages": ("hymt_local.cli.languages", "List the languages of a model."),
+    "models": ("hymt_local.cli.models", "List, import and choose models."),
+    "config": ("hymt_local.cli.config", "Show and change settings."),
+    "convert": ("hymt_convert.command", "Make a GGUF from a Hugging Face checkpoint."),
+    "doctor": ("hymt_local.cli.doctor", "Check this machine and this installation."),
+    "bench": ("hymt_local.cli.bench", "Measure speed on this machine."),
+    "demo": ("hymt_local.cli.demo", "Show the embedded demo model at work."),
+}
+"""Command -> module that defines it as `<name>_command`, and its line in `hymt --help` (so that help imports none)."""
+
+EPILOG = """\b
+Exit status: 0 done; 1 some segments kept their source text; 2 usage, configuration or language;
+3 model; 4 engine; 5 document; 6 store; 7 server; 130 interrupted."""
+
+
+class LazyGroup(click.Group):
+    """Loads a command's module when it is run; anything that is not a command is text to translate."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the commands in the order of `COMMANDS`."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Import the module of a command."""
+        if cmd_name not in COMMANDS:
+            return None
+        command = getattr(importlib.import_module(COMMANDS[cmd_name][0]), f"{cmd_name}_command")
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands without importing any."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, line) for name, (_, line) in COMMANDS.items()])
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog=EPILOG,
+    subcommand_metavar="[TEXT... | COMMAND]",
+)
+@click.version_option(__version__, "-V", "--version", prog_name="hymt")
+def hymt_command() -> None:
+    """A private translator: Tencent's Hunyuan models on this machine, offline.
+
+    \b
+    hymt                        open the terminal UI
+    hymt "Good morning" -t fr   translate a text; options as in `hymt translate --help`
+    echo hello | hymt -t fr     translate standard input
+    """
+
+
+def run(arguments: Sequence[str]) -> int:
+    """Run one command line and return its exit status; no exception leaves this function."""
+    as_json = "--json" in arguments
+    try:
+        result = hymt_command.main(args=_with_default_command(arguments), prog_name="hymt", standalone_mode=False)
+    except HymtError as error:
+        return _report(error.report(), as_json=as_json)
+    except click.UsageError as error:
+        return _report(_usage_report(error), as_json=as_json)
+    except (KeyboardInterrupt, click.Abort):
+        return _report(CancelledError("interrupted").report(), as_json=as_json)
+    except BrokenPipeError:
+        return _reader_gone()
+    except OSError as error:
+        return _report(_system_report(error), as_json=as_json)
+    return result if isinstance(result, int) else 0
+
+
+def _with_default_command(arguments: Sequence[str]) -> list[str]:
+    """Put `translate` in front unless a command or a global option comes first."""
+    first = arguments[0] if arguments else ""
+    if first in COMMANDS or first in {"-h", "--help", "-V", "--version"}:
+        return list(arguments)
+    return ["translate", *arguments]
+
+
+def _report(report: ErrorReport, *, as_json: bool) -> int:
+    if as_json:
+        from hymt_local.cli.output import write_json
+
+        write_json({"error": {"code": report.code, "message": report.message, "hint": report.hint}})
+    else:
+        print_error(report)
+    return report.exit_status
+
+
+def _usage_report(error: click.UsageError) -> ErrorReport:
+    command = error.ctx.command_path if error.ctx else "hymt"
+    message = error.format_message().rstrip(".")
+    return UsageError(message[:1].lower() + message[1:], hint=f"`{command} --help` shows the options").report()
+
+
+def _system_report(error: OSError) -> ErrorReport:
+    from hymt_local.errors import StoreError
+
+    where = f" ({error.filename})" if error.filename else ""
+    return StoreError(f"{error.strerror or error}{where}", hint="check permissions and free space").report()
+
+
+def _reader_gone() -> int:
+    """End quietly when the reader of the pipe went away, as other filters do (128 + SIGPIPE)."""
+    # Python would complain once more when it flushes stdout at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return 141

@@ -1,0 +1,98 @@
+"""`hymt config`: show settings with their origin, change them, print paths and the schema."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import click
+
+from hymt_local.application import open_application
+from hymt_local.cli import output
+from hymt_local.cli.diagnostics import print_note
+from hymt_local.config import Layer, load_settings, setting_names, settings_schema, variable_name, write_setting
+from hymt_local.language import match_language
+from hymt_local.paths import Paths
+
+
+@click.group(name="config")
+def config_command() -> None:
+    """Show and change settings."""
+
+
+@config_command.command(name="show")
+@click.option("--origin", is_flag=True, help="Also say where each value came from.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def show_config(origin: bool, as_json: bool) -> int:  # noqa: FBT001 (click passes flags by name)
+    """Print every setting and its value."""
+    app = open_application(os.environ)
+    values = {name: getattr(app.settings, name) for name in setting_names()}
+    origins = app.resolved.origins
+    if as_json:
+        output.write_json({name: {"value": values[name], "origin": origins[name].value} for name in values})
+        return 0
+    rows = [
+        (name, _shown(values[name]), *([_place(app.paths, name, origins[name])] if origin else [])) for name in values
+    ]
+    output.write_table(rows, header=("SETTING", "VALUE", *(["ORIGIN"] if origin else [])))
+    return 0
+
+
+@config_command.command(name="set")
+@click.argument("name")
+@click.argument("value")
+def set_config(name: str, value: str) -> int:
+    """Set NAME to VALUE in config.toml; `unset` as VALUE removes it."""
+    paths = Paths.from_environment(os.environ)
+    unset = value == "unset"
+    if name in {"source_lang", "target_lang"} and not unset:
+        value = match_language(value)
+    write_setting(paths.config_file, name, None if unset else value)
+    resolved = load_settings(paths.config_file, os.environ)
+    output.write_text(f"{name} = {_shown(getattr(resolved.settings, name))}\n")
+    if resolved.origins[name] is Layer.ENVIRONMENT:
+        print_note(f"{variable_name(name)} is set and wins over config.toml")
+    return 0
+
+
+@config_command.command(name="path")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def show_paths(as_json: bool) -> int:  # noqa: FBT001
+    """Print where configuration, data, cache and log live."""
+    paths = Paths.from_environment(os.environ)
+    places = {
+        "config": paths.config_file,
+        "catalog": paths.catalog_file,
+        "database": paths.database,
+        "models": paths.models_dir,
+        "cache": paths.cache_dir,
+        "log": paths.log_file,
+    }
+    if as_json:
+        output.write_json({name: str(path) for name, path in places.items()})
+    else:
+        output.write_table([(name, str(path)) for name, path in places.items()], header=("WHAT", "PATH"))
+    return 0
+
+
+@config_command.command(name="schema")
+def show_schema() -> int:
+    """Print the JSON Schema of config.toml: every setting, its type, range and meaning."""
+    output.write_json(settings_schema())
+    return 0
+
+
+def _shown(value: Any) -> str:
+    if value is None:
+        return "(unset)"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _place(paths: Paths, name: str, layer: Layer) -> str:
+    match layer:
+        case Layer.FILE:
+            return str(paths.config_file)
+        case Layer.ENVIRONMENT:
+            return variable_name(name)
+        case _:
+            return layer.value

@@ -1,0 +1,32 @@
+"""`hymt languages`: what a model can translate from and into."""
+
+from __future__ import annotations
+
+import os
+
+import click
+
+from hymt_local.application import open_application
+from hymt_local.cli import output
+from hymt_local.language import get_language
+
+
+@click.command(name="languages")
+@click.option("-m", "--model", metavar="MODEL", help="Model; the default one when not given.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+def languages_command(model: str | None, as_json: bool) -> int:  # noqa: FBT001 (click passes flags by name)
+    """List the languages of a model: tag, English, Chinese and native name."""
+    app = open_application(os.environ, flags={"model": model})
+    spec = app.resolve_model(None).spec
+    languages = [get_language(tag) for tag in spec.languages]
+    if as_json:
+        output.write_json(
+            [
+                {"tag": item.tag, "english": item.english, "chinese": item.chinese, "native": item.native}
+                for item in languages
+            ]
+        )
+        return 0
+    rows = [(item.tag, item.english, item.chinese, item.native) for item in languages]
+    output.write_table(rows, header=("TAG", "ENGLISH", "CHINESE", "NATIVE"))
+    return 0

@@ -1,0 +1,154 @@
+"""`hymt models`: list the catalog and what is installed, import a file, choose the default."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from hymt_local.application import Application, open_application
+from hymt_local.catalog import ModelSpec
+from hymt_local.cli import output
+from hymt_local.cli.diagnostics import ProgressLine, print_note
+from hymt_local.config import write_setting
+from hymt_local.errors import ModelNotFoundError
+from hymt_local.installed import InstalledModel
+
+GIGABYTE = 1e9
+
+
+@click.group(name="models")
+def models_command() -> None:
+    """List, import and choose models."""
+
+
+@models_command.command(name="list")
+@click.option("--all", "show_all", is_flag=True, help="The whole catalog, not only what is installed.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def list_models(show_all: bool, as_json: bool) -> int:  # noqa: FBT001 (click passes flags by name)
+    """List installed models, the default one marked `*`, and what else the catalog knows."""
+    app = open_application(os.environ)
+    installed = app.store.list()
+    default = _default_ref(app)
+    if as_json:
+        output.write_json(_as_json(app, installed, default))
+        return 0
+    rows = [_installed_row(model, default) for model in installed if show_all or model.spec.kind != "test"]
+    output.write_table(rows, header=(" ", "MODEL", "SIZE", "KIND", "LICENCE"))
+    known = {model.spec.id for model in installed}
+    others = [spec for spec in app.catalog.models if spec.id not in known]
+    if others:
+        output.write_text("\nNot installed (`hymt models import FILE.gguf` adds a file you have):\n")
+        output.write_table([_catalog_row(spec) for spec in others], header=(" ", "MODEL", "FILES", "SIZE", "LICENCE"))
+    return 0
+
+
+@models_command.command(name="import")
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--as", "as_id", metavar="ID", help="Catalog id, when the file does not say which model it is.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def import_model(file: Path, as_id: str | None, as_json: bool) -> int:  # noqa: FBT001
+    """Check FILE (a GGUF of the family), register it and make it usable; it is linked, not copied."""
+    app = open_application(os.environ)
+    progress = ProgressLine()
+    try:
+        model = app.store.import_file(
+            file, as_id=as_id, on_progress=lambda done, total: progress.show("hashing", done / max(total, 1))
+        )
+    finally:
+        progress.clear()
+    if as_json:
+        output.write_json(_installed_json(model, default=None))
+    else:
+        output.write_text(f"{model.ref}\t{model.path}\n")
+        _note_licence(model.spec)
+    return 0
+
+
+@models_command.command(name="use")
+@click.argument("ref", metavar="MODEL")
+def use_model(ref: str) -> int:
+    """Make MODEL the default; `auto` goes back to choosing the newest installed one."""
+    app = open_application(os.environ)
+    if ref == "auto":
+        write_setting(app.paths.config_file, "model", None)
+        output.write_text(f"{app.store.default().ref}\n")
+        return 0
+    model = app.store.resolve(ref)
+    write_setting(app.paths.config_file, "model", model.ref)
+    output.write_text(f"{model.ref}\n")
+    return 0
+
+
+def _default_ref(app: Application) -> str | None:
+    try:
+        return app.resolve_model(None).ref
+    except ModelNotFoundError:
+        return None
+
+
+def _note_licence(spec: ModelSpec) -> None:
+    if spec.licence.territory_excluded:
+        places = ", ".join(spec.licence.territory_excluded)
+        print_note(f"{spec.id} is under the {spec.licence.title}; not licensed in: {places}")
+
+
+def _installed_row(model: InstalledModel, default: str | None) -> tuple[str, ...]:
+    mark = "*" if model.ref == default else " "
+    return (mark, model.ref, _size(model.size_bytes), model.spec.kind, model.spec.licence.id)
+
+
+def _catalog_row(spec: ModelSpec) -> tuple[str, ...]:
+    usable = [file for file in spec.files if file.supported]
+    sizes = [file.size_bytes for file in usable if file.size_bytes]
+    span = f"{_size(min(sizes))} to {_size(max(sizes))}" if sizes else "convert it yourself"
+    names = ", ".join(file.quantization for file in usable) or "none published"
+    return (" ", spec.id, names, span, spec.licence.id)
+
+
+def _size(size_bytes: int) -> str:
+    if not size_bytes:
+        return "-"
+    return f"{size_bytes / GIGABYTE:.1f} GB" if size_bytes >= GIGABYTE / 10 else f"{size_bytes / 1e6:.1f} MB"
+
+
+def _as_json(app: Application, installed: tuple[InstalledModel, ...], default: str | None) -> dict[str, Any]:
+    return {
+        "installed": [_installed_json(model, default=default) for model in installed],
+        "catalog": [
+            {
+                "id": spec.id,
+                "kind": spec.kind,
+                "repo": spec.repo,
+                "licence": spec.licence.id,
+                "territory_excluded": list(spec.licence.territory_excluded),
+                "files": [
+                    {
+                        "quantization": file.quantization,
+                        "name": file.name,
+                        "size_bytes": file.size_bytes,
+                        "sha256": file.sha256,
+                        "supported": file.supported,
+                    }
+                    for file in spec.files
+                ],
+            }
+            for spec in app.catalog.models
+        ],
+    }
+
+
+def _installed_json(model: InstalledModel, *, default: str | None) -> dict[str, Any]:
+    return {
+        "ref": model.ref,
+        "id": model.spec.id,
+        "kind": model.spec.kind,
+        "quantization": model.quantization,
+        "path": str(model.path) if model.path else None,
+        "size_bytes": model.size_bytes,
+        "sha256": model.fingerprint if model.path else None,
+        "published": model.published,
+        "default": model.ref == default,
+    }

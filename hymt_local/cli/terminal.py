@@ -1,0 +1,28 @@
+"""Opens the terminal UI from the command line."""
+
+from __future__ import annotations
+
+from hymt_local.application import Application
+from hymt_local.cli.diagnostics import log_to_file
+from hymt_local.language import get_language
+
+
+def open_terminal_ui(app: Application) -> int:
+    """Run the terminal UI until the user quits; returns the exit status."""
+    from hymt_local.tui import ModelChoice, run_tui  # Textual: 150 ms that other commands do not pay
+
+    current = app.resolve_model(None)
+    choices = [ModelChoice(model.ref, model.spec.title, model.spec.kind) for model in app.store.list()]
+    service = app.open_service()
+    with log_to_file(app.paths.log_file, app.settings.log_level):
+        try:
+            return run_tui(
+                service,
+                settings=app.settings,
+                languages=[get_language(tag) for tag in current.spec.languages],
+                models=choices,
+                current=current.ref,
+                copy_file=app.paths.last_translation,
+            )
+        finally:
+            service.close()

@@ -1,0 +1,312 @@
+"""`hymt TEXT...`, `hymt translate` and standard input; without text on a terminal, the terminal UI."""
+
+from __future__ import annotations
+
+import os
+import sys
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hymt_local.application import Application, open_application
+from hymt_local.cli import output
+from hymt_local.cli.diagnostics import ProgressLine, log_to_file, print_error, print_note
+from hymt_local.errors import (
+    EXIT_DONE,
+    EXIT_SEGMENTS_FAILED,
+    CancelledError,
+    EmptyInputError,
+    HymtError,
+    InputEncodingError,
+    UsageError,
+)
+from hymt_local.events import (
+    Cancelled,
+    Failed,
+    Finished,
+    LastEvent,
+    ModelLoading,
+    SamplingParams,
+    SegmentDone,
+    Started,
+    TextDelta,
+    TranslationRequest,
+)
+
+if TYPE_CHECKING:
+    from hymt_local.jobs import Service, TranslationJob
+
+BYTE_ORDER_MARK = "\ufeff"
+SHOWN_FAILURES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Presentation:
+    """How the answer is shown."""
+
+    as_json: bool
+    stream: bool
+    raw: bool
+    quiet: bool
+    final_newline: bool
+    """Arguments have no line end of their own, so the answer gets one; standard input is mirrored exactly."""
+    byte_order_mark: bool = False
+
+
+@click.command(name="translate", context_settings={"ignore_unknown_options": False})
+@click.argument("text", nargs=-1)
+@click.option("-t", "--to", "target_lang", metavar="LANG", help="Target language: a tag (fr, zh-Hant) or a name.")
+@click.option("-f", "--from", "source_lang", metavar="LANG", help="Source language; detected when not given.")
+@click.option("-m", "--model", metavar="MODEL", help="Model, as `hymt models list` names it.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with source, target and figures.")
+@click.option("--no-stream", is_flag=True, help="Print the whole translation at once, on a terminal too.")
+@click.option("--raw", is_flag=True, help="Do not replace control characters on a terminal.")
+@click.option("--temperature", type=click.FloatRange(0.0, 2.0), help="0 (the default) is greedy and repeatable.")
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), help="Seed of sampling, with --temperature above 0.")
+@click.option("--no-cache", is_flag=True, help="Neither read nor write the phrase cache.")
+@click.option("-q", "--quiet", is_flag=True, help="No notes on standard error; errors still appear.")
+def translate_command(
+    text: tuple[str, ...],
+    target_lang: str | None,
+    source_lang: str | None,
+    model: str | None,
+    as_json: bool,  # noqa: FBT001 (click passes flags by name)
+    no_stream: bool,  # noqa: FBT001
+    raw: bool,  # noqa: FBT001
+    temperature: float | None,
+    seed: int | None,
+    no_cache: bool,  # noqa: FBT001
+    quiet: bool,  # noqa: FBT001
+) -> int:
+    """Translate TEXT, or standard input when no TEXT is given.
+
+    On a terminal the translation streams; to a pipe go exactly its bytes.
+    """
+    flags: dict[str, Any] = {
+        "model": model,
+        "source_lang": source_lang,
+        "target_lang": target_lang,
+        "temperature": temperature,
+        "seed": seed,
+        "cache": False if no_cache else None,
+    }
+    app = open_application(os.environ, flags=flags)
+    if not text and sys.stdin.isatty():
+        return _open_terminal_ui(app)
+    source = " ".join(text) if text else decode_input(output.read_stdin())
+    presentation = Presentation(
+        as_json=as_json,
+        stream=output.stdout_is_terminal() and not (no_stream or as_json),
+        raw=raw,
+        quiet=quiet or as_json,
+        final_newline=bool(text) or output.stdout_is_terminal(),
+        byte_order_mark=source.startswith(BYTE_ORDER_MARK),
+    )
+    request = build_request(app, source.removeprefix(BYTE_ORDER_MARK))
+    with log_to_file(app.paths.log_file, app.settings.log_level):
+        return _translate(app, request, presentation)
+
+
+def build_request(app: Application, text: str) -> TranslationRequest:
+    """Return the request that text and settings make.
+
+    Raises:
+        EmptyInputError: no text at all.
+        UsageError: no target language.
+        LanguageError: an unknown language.
+        InputEncodingError: an argument that is not valid UTF-8.
+    """
+    from hymt_local.language import match_language
+
+    if not text:
+        raise EmptyInputError("nothing to translate: the input is empty", hint='try: hymt "Good morning" -t fr')
+    _check_encoding(text)
+    settings = app.settings
+    if settings.target_lang is None:
+        raise UsageError(
+            "no target language", hint="add `-t fr`, or set one for good: `hymt config set target_lang fr`"
+        )
+    return TranslationRequest(
+        text=text,
+        target_lang=match_language(settings.target_lang),
+        source_lang=match_language(settings.source_lang) if settings.source_lang else None,
+        model=settings.model,
+        sampling=sampling_of(app),
+        use_cache=settings.cache,
+    )
+
+
+def sampling_of(app: Application) -> SamplingParams | None:
+    """Return the sampling that settings ask for, None for the model's deterministic default."""
+    settings = app.settings
+    if settings.temperature == 0.0:
+        return None
+    card = app.resolve_model(settings.model).spec.sampling
+    return SamplingParams(
+        temperature=settings.temperature,
+        top_k=card.top_k,
+        top_p=card.top_p,
+        repetition_penalty=card.repetition_penalty,
+        seed=settings.seed,
+    )
+
+
+def _open_terminal_ui(app: Application) -> int:
+    from hymt_local.cli.terminal import open_terminal_ui
+
+    return open_terminal_ui(app)
+
+
+def decode_input(data: bytes) -> str:
+    """Return standard input as text.
+
+    Raises:
+        InputEncodingError: it is not UTF-8; the message names the byte.
+    """
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputEncodingError(
+            f"standard input is not valid UTF-8: byte {error.start} is 0x{data[error.start]:02x}",
+            hint="convert it first, for example with `iconv -f GB18030 -t UTF-8`",
+        ) from error
+
+
+def _check_encoding(text: str) -> None:
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputEncodingError(
+            f"the text is not valid UTF-8 at character {error.start}", hint="check the terminal's encoding"
+        ) from error
+
+
+def _translate(app: Application, request: TranslationRequest, presentation: Presentation) -> int:
+    service = app.open_service()
+    try:
+        last = follow(service, request, presentation)
+        for warning in service.warnings:
+            print_note(warning)
+    finally:
+        service.close()
+    return _exit_status(last, request, presentation)
+
+
+def follow(service: Service, request: TranslationRequest, presentation: Presentation) -> LastEvent:
+    """Submit the request and show its events; Ctrl-C cancels the job and waits for its end."""
+    job = service.submit(request)
+    try:
+        return _show(job, presentation)
+    except KeyboardInterrupt:
+        job.cancel()
+        return Cancelled()
+
+
+def _show(job: TranslationJob, presentation: Presentation) -> LastEvent:
+    progress = ProgressLine()
+    stream = output.TerminalStream(raw=presentation.raw) if presentation.stream else None
+    try:
+        for event in job:
+            match event:
+                case ModelLoading(model=name, fraction=fraction):
+                    progress.show(f"loading {name}", fraction)
+                case Started():
+                    progress.clear()
+                    _note_demo(event, presentation)
+                case Finished() | Failed() | Cancelled():
+                    return event
+            if stream:
+                _stream(stream, event)
+    finally:
+        progress.clear()
+        if stream:
+            stream.finish()
+    raise AssertionError("a job ended without a last event")
+
+
+def _stream(stream: output.TerminalStream, event: object) -> None:
+    match event:
+        case Started():
+            stream.start(event)
+        case TextDelta():
+            stream.delta(event)
+        case SegmentDone():
+            stream.settle(event)
+
+
+def _note_demo(event: Started, presentation: Presentation) -> None:
+    if event.model_kind == "demo" and not presentation.quiet:
+        print_note("the demo model answers: it knows its phrasebook only; `hymt models list` shows real models")
+
+
+def _exit_status(last: LastEvent, request: TranslationRequest, presentation: Presentation) -> int:
+    match last:
+        case Finished():
+            _print_result(last, request, presentation)
+            return EXIT_SEGMENTS_FAILED if last.failed else EXIT_DONE
+        case Failed(error=report):
+            raise _Reported(report)
+        case _:
+            raise CancelledError("interrupted")
+
+
+class _Reported(HymtError):
+    """Carries a finished report to the root."""
+
+    def __init__(self, report: Any) -> None:
+        super().__init__(report.message, hint=report.hint)
+        self._report = report
+
+    def report(self) -> Any:
+        return self._report
+
+
+def _print_result(last: Finished, request: TranslationRequest, presentation: Presentation) -> None:
+    if presentation.as_json:
+        output.write_json(as_json_object(last, request))
+        return
+    if not presentation.stream:
+        mark = BYTE_ORDER_MARK if presentation.byte_order_mark else ""
+        end = "\n" if presentation.final_newline and not last.text.endswith("\n") else ""
+        output.write_text(f"{mark}{last.text}{end}", raw=presentation.raw)
+    if last.failed:
+        _print_failures(last)
+
+
+def _print_failures(last: Finished) -> None:
+    print_note(f"{len(last.failed)} segment(s) kept their source text")
+    for failed in last.failed[:SHOWN_FAILURES]:
+        if failed.error:
+            print_error(failed.error)
+
+
+def as_json_object(last: Finished, request: TranslationRequest) -> dict[str, Any]:
+    """Return what `--json` prints for a finished translation."""
+    return {
+        "source": request.text,
+        "target": last.text,
+        "source_lang": last.source_lang,
+        "target_lang": last.target_lang,
+        "model": last.model,
+        "signature": last.signature,
+        "origin": last.origin.value,
+        "tokens": {
+            "prompt": last.usage.prompt_tokens,
+            "reused": last.usage.reused_tokens,
+            "output": last.usage.output_tokens,
+        },
+        "seconds": {
+            "prompt": round(last.usage.prompt_s, 6),
+            "decode": round(last.usage.decode_s, 6),
+            "elapsed": round(last.elapsed_s, 6),
+        },
+        "failed": [
+            {"segment": failed.segment, "source": failed.source, "error": _error_object(asdict(failed)["error"])}
+            for failed in last.failed
+        ],
+    }
+
+
+def _error_object(report: dict[str, Any]) -> dict[str, str]:
+    return {key: report[key] for key in ("code", "message", "hint")}
