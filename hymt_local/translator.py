@@ -1,0 +1,371 @@
+"""From one request to its events: detect, split, look up, generate, check, join. It owns no thread and no lock."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from hymt_local.catalog import ModelSpec
+from hymt_local.coverage import Coverage
+from hymt_local.detect import Detection, LanguageDetector
+from hymt_local.engine.base import Engine
+from hymt_local.errors import (
+    EmptyInputError,
+    EngineLoadError,
+    EngineUnavailableError,
+    HymtError,
+    InputEncodingError,
+    LanguageError,
+    ModelError,
+)
+from hymt_local.events import (
+    Event,
+    Failed,
+    Finished,
+    ModelLoading,
+    Origin,
+    SamplingParams,
+    SegmentDone,
+    Started,
+    TokenUsage,
+    TranslationRequest,
+)
+from hymt_local.generation import Answer, Direction, Emit, Prepared, SegmentGenerator, not_covered, shown
+from hymt_local.language import match_language
+from hymt_local.memory.phrase_cache import CachedPhrase
+from hymt_local.prompts import template_signature
+from hymt_local.segment import Segment
+from hymt_local.segmenter import join_segments, split_lines, split_sentences
+from hymt_local.signature import Signature
+
+UNDETERMINED = "und"
+"""The source language of a text without a word in it (BCP 47)."""
+
+SEGMENTS_IN_FLIGHT = 16
+"""Segments of one job given to the engine at once: more than any engine decodes together on a laptop."""
+
+
+class PhraseStore(Protocol):
+    """Where verified translations are remembered; `memory.phrase_cache` is the real one."""
+
+    def get(self, signature: str, source: str) -> CachedPhrase | None:
+        """Return what is stored under a signature digest, or None."""
+
+    def put(self, signature: str, source: str, *, target: str) -> None:
+        """Remember one verified translation."""
+
+
+@dataclass(frozen=True, slots=True)
+class OpenModel:
+    """A model ready to be used: its weights are read by the engine when they are first needed."""
+
+    spec: ModelSpec
+    engine: Engine
+    coverage: Coverage | None = None
+    """The closed domain of a demo model; None for a model that translates anything."""
+    fingerprint: str = ""
+    """sha256 of the model file, known without loading it; for test engines their id."""
+    quantization: str = ""
+
+    @property
+    def name(self) -> str:
+        """The reference a user types."""
+        return f"{self.spec.id}:{self.quantization}" if self.spec.kind == "translation" else self.spec.id
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """A request that has been understood."""
+
+    request: TranslationRequest
+    source_lang: str
+    target_lang: str
+    detection: Detection | None
+    segments: tuple[Segment, ...]
+    sampling: SamplingParams
+    signature: Signature
+    digest: str
+
+    @property
+    def is_identity(self) -> bool:
+        """True when there is nothing to do: no words, or they are in the target language already."""
+        return self.source_lang in {UNDETERMINED, self.target_lang}
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """All segments with one source text: it is generated once."""
+
+    source: str
+    indexes: tuple[int, ...]
+
+    @property
+    def index(self) -> int:
+        """The segment that shows progress."""
+        return self.indexes[0]
+
+
+class Translator:
+    """Translates with one model. Belongs to one asyncio loop; many requests may run at once.
+
+    Args:
+        model: The model; its engine is loaded by the first request that needs it.
+        cache: Remembers verified translations; None remembers nothing.
+        detector: Shared between translators, since it loads its data once.
+    """
+
+    def __init__(
+        self, model: OpenModel, *, cache: PhraseStore | None = None, detector: LanguageDetector | None = None
+    ) -> None:
+        self._model = model
+        self._cache = cache
+        self._detector = detector or LanguageDetector()
+
+    @property
+    def model(self) -> OpenModel:
+        """The model it was built with."""
+        return self._model
+
+    async def run(self, request: TranslationRequest) -> AsyncGenerator[Event, None]:
+        """Yield the events of one request; the last is Finished or Failed. Closing the iterator cancels the work."""
+        try:
+            async with aclosing(self._run(request)) as events:
+                async for event in events:
+                    yield event
+        except HymtError as error:
+            yield Failed(error.report())
+
+    async def _run(self, request: TranslationRequest) -> AsyncGenerator[Event, None]:
+        started_at = time.perf_counter()
+        plan = self._plan(request)
+        yield self._started(plan)
+        settled: dict[int, SegmentDone] = {}
+        for done in self._settle_without_engine(plan):
+            settled[done.segment] = done
+            yield done
+        groups = _group([segment for segment in plan.segments if segment.index not in settled])
+        if groups:
+            async with aclosing(_relay(lambda emit: self._generate_all(plan, groups, emit))) as events:
+                async for event in events:
+                    if isinstance(event, SegmentDone):
+                        settled[event.segment] = event
+                    yield event
+        yield self._last(plan, settled, elapsed_s=time.perf_counter() - started_at)
+
+    # Understanding the request
+
+    def _plan(self, request: TranslationRequest) -> _Plan:
+        """Validate, detect and split.
+
+        Raises:
+            UsageError: empty or undecodable text, unknown or unsupported language.
+        """
+        _check_text(request.text)
+        spec = self._model.spec
+        target_lang = match_language(request.target_lang, supported=spec.languages)
+        lines = split_lines(request.text)
+        detection = None
+        if request.source_lang is None:
+            detection = self._detect(request.text, lines)
+            source_lang = detection.tag if detection else UNDETERMINED
+        else:
+            source_lang = match_language(request.source_lang, supported=spec.languages)
+        signature, sampling = self._sign(request, source_lang=source_lang, target_lang=target_lang)
+        return _Plan(
+            request=request,
+            source_lang=source_lang,
+            target_lang=target_lang,
+            detection=detection,
+            segments=split_sentences(request.text, source_lang) if spec.unit == "sentence" else lines,
+            sampling=sampling,
+            signature=signature,
+            digest=signature.digest(),
+        )
+
+    def _detect(self, text: str, lines: Sequence[Segment]) -> Detection | None:
+        """Return None when there is nothing to translate; refuse a text whose language cannot be told."""
+        words = "\n".join(line.source for line in lines if line.translatable)
+        detection = self._detector.detect(words, supported=self._model.spec.languages) if words else None
+        if detection is None and sum(character.isalpha() for character in words) > 1:
+            raise LanguageError(
+                f"cannot tell the language of {shown(words)!r}",
+                hint="name it (`-f LANG`); `hymt languages` lists what the models speak",
+            )
+        return detection
+
+    def _sign(
+        self, request: TranslationRequest, *, source_lang: str, target_lang: str
+    ) -> tuple[Signature, SamplingParams]:
+        spec = self._model.spec
+        sampling = request.sampling or spec.sampling.greedy_params()
+        template = ""
+        if UNDETERMINED != source_lang != target_lang:
+            template = template_signature(spec, source_lang=source_lang, target_lang=target_lang)
+        signature = Signature(
+            fingerprint=self._model.fingerprint,
+            quantization=self._model.quantization,
+            template=template,
+            sampling=sampling,
+            source_lang=source_lang,
+            target_lang=target_lang,
+        )
+        return signature, sampling
+
+    def _started(self, plan: _Plan) -> Started:
+        return Started(
+            model=self._model.name,
+            model_kind=self._model.spec.kind,
+            source_lang=plan.source_lang,
+            target_lang=plan.target_lang,
+            detected_confidence=plan.detection.confidence if plan.detection else None,
+            n_segments=len(plan.segments),
+            segments=plan.segments,
+        )
+
+    # What needs no engine
+
+    def _settle_without_engine(self, plan: _Plan) -> Iterator[SegmentDone]:
+        for segment in plan.segments:
+            if plan.is_identity or not segment.translatable:
+                yield SegmentDone(segment.index, segment.source, segment.source, Origin.SOURCE)
+            elif done := self._from_cache(plan, segment) or self._refusal(plan, segment):
+                yield done
+
+    def _from_cache(self, plan: _Plan, segment: Segment) -> SegmentDone | None:
+        if self._cache is None or not plan.request.use_cache:
+            return None
+        phrase = self._cache.get(plan.digest, segment.source)
+        if phrase is None:
+            return None
+        return SegmentDone(segment.index, segment.source, phrase.target, Origin.CACHE)
+
+    def _refusal(self, plan: _Plan, segment: Segment) -> SegmentDone | None:
+        """Refuse what lies outside the closed domain of a demo model."""
+        coverage = self._model.coverage
+        if coverage is None:
+            return None
+        gap = coverage.gap(segment.source, plan.source_lang, target_lang=plan.target_lang)
+        return None if gap is None else _failed(segment.index, segment.source, not_covered(gap or segment.source))
+
+    # What the engine does
+
+    async def _generate_all(self, plan: _Plan, groups: Sequence[_Group], emit: Emit) -> None:
+        """Load the model, then keep up to SEGMENTS_IN_FLIGHT generations submitted until all groups are settled."""
+        generator = await self._open_generator(plan, emit)
+        prepared = await generator.prepare([group.source for group in groups])
+        work = iter(list(zip(groups, prepared, strict=True)))
+
+        async def take_turns() -> None:
+            for group, prompt in work:
+                await self._settle(plan, group, prompt, generator=generator, emit=emit)
+
+        await _run_together([take_turns() for _ in range(min(SEGMENTS_IN_FLIGHT, len(groups)))])
+
+    async def _open_generator(self, plan: _Plan, emit: Emit) -> SegmentGenerator:
+        model = self._model
+        info = await model.engine.load(lambda fraction: emit(ModelLoading(model.name, fraction)))
+        direction = Direction(plan.source_lang, plan.target_lang, plan.sampling, plan.request.priority)
+        return SegmentGenerator(
+            model.spec, model.engine, coverage=model.coverage, info=info, direction=direction, emit=emit
+        )
+
+    async def _settle(
+        self, plan: _Plan, group: _Group, prepared: Prepared, *, generator: SegmentGenerator, emit: Emit
+    ) -> None:
+        """Generate one group; an engine error fails its segments, and the job only when no other could do better."""
+        try:
+            answer = await generator.answer(prepared, group.index)
+        except (ModelError, EngineLoadError, EngineUnavailableError):
+            raise
+        except HymtError as error:
+            answer = Answer(group.source, TokenUsage(), error)
+        if answer.error is None and answer.is_storable and self._cache and plan.request.use_cache:
+            self._cache.put(plan.digest, group.source, target=answer.target)
+        for done in _done(group, answer):
+            emit(done)
+
+    # The end
+
+    def _last(self, plan: _Plan, settled: dict[int, SegmentDone], *, elapsed_s: float) -> Finished | Failed:
+        results = [settled[segment.index] for segment in plan.segments]
+        wanted = [results[segment.index] for segment in plan.segments if segment.translatable]
+        failed = tuple(result for result in wanted if result.error)
+        if failed and len(failed) == len(wanted) and failed[0].error:
+            return Failed(failed[0].error)
+        languages = {"source_lang": plan.source_lang, "target_lang": plan.target_lang}
+        return Finished(
+            text=join_segments(plan.segments, [result.target for result in results], **languages),
+            **languages,
+            model=self._model.name,
+            signature=str(plan.signature),
+            origin=_origin_of([result for result in wanted if not result.error]),
+            usage=sum((result.usage for result in results), TokenUsage()),
+            elapsed_s=elapsed_s,
+            failed=failed,
+        )
+
+
+def _check_text(text: str) -> None:
+    if not text:
+        raise EmptyInputError("there is no text to translate", hint='name it: `hymt "Good morning" -t fr`')
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        raise InputEncodingError(
+            f"the text holds half a character at position {error.start}", hint="save it as UTF-8"
+        ) from error
+
+
+def _group(segments: Sequence[Segment]) -> list[_Group]:
+    """Collect equal sources, in the order of their first appearance."""
+    indexes: dict[str, list[int]] = {}
+    for segment in segments:
+        indexes.setdefault(segment.source, []).append(segment.index)
+    return [_Group(source, tuple(places)) for source, places in indexes.items()]
+
+
+def _done(group: _Group, answer: Answer) -> Iterator[SegmentDone]:
+    """Yield one result per segment; the usage is counted once."""
+    for index in group.indexes:
+        usage = answer.usage if index == group.index else TokenUsage()
+        if answer.error:
+            yield _failed(index, group.source, answer.error, usage=usage)
+        else:
+            yield SegmentDone(index, group.source, answer.target, Origin.MODEL, usage)
+
+
+def _failed(index: int, source: str, error: HymtError, *, usage: TokenUsage | None = None) -> SegmentDone:
+    return SegmentDone(index, source, source, Origin.SOURCE, usage or TokenUsage(), error.report())
+
+
+def _origin_of(results: Sequence[SegmentDone]) -> Origin:
+    origins = {result.origin for result in results}
+    return origins.pop() if len(origins) == 1 else Origin.MODEL if origins else Origin.SOURCE
+
+
+async def _run_together(coroutines: Sequence[Coroutine[Any, Any, None]]) -> None:
+    """Run all at once; the first error cancels the others and is raised."""
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for coroutine in coroutines:
+                tasks.create_task(coroutine)
+    except ExceptionGroup as group:
+        raise group.exceptions[0] from group
+
+
+async def _relay(work: Callable[[Emit], Coroutine[Any, Any, None]]) -> AsyncGenerator[Event, None]:
+    """Yield what `work` emits while it runs, then raise what it raised. Closing the iterator cancels it."""
+    events: asyncio.Queue[Event | None] = asyncio.Queue()
+    task = asyncio.create_task(work(events.put_nowait))
+    task.add_done_callback(lambda _: events.put_nowait(None))
+    try:
+        while (event := await events.get()) is not None:
+            yield event
+        await task
+    finally:
+        task.cancel()
+        await asyncio.wait([task])
