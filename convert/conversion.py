@@ -1,0 +1,239 @@
+"""One conversion from a checkpoint folder to finished GGUF files: the numbered list of its steps.
+
+`plan_conversion` reads and checks everything that can be checked without reading weights; `run_conversion` writes. Both
+are synchronous; nothing is left behind when they raise.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+from hymt_convert.architectures import MetadataValue, ModelPlan, get_architecture
+from hymt_convert.checkpoint import open_checkpoint
+from hymt_convert.gguf_writer import FILE_TYPES as FLOAT_FILE_TYPES
+from hymt_convert.gguf_writer import HEADER_ALLOWANCE_BYTES, FloatType, check_space, stored_bytes, write_gguf
+from hymt_convert.quantize import quantization_name, quantize_file
+from hymt_convert.verify import check_file
+from hymt_convert.vocabulary import Vocabulary, read_vocabulary
+
+from hymt_local import __version__
+from hymt_local.errors import StoreError, UsageError
+
+_BITS_PER_WEIGHT = {"Q8": 8.5, "Q6": 6.6, "Q5": 6.0, "Q4": 5.0, "IQ4": 4.6, "MXFP4": 4.5, "NVFP4": 4.6}
+"""Upper estimates for the disk-space check; other types count as 4 bits."""
+_LOSSLESS: Mapping[frozenset[str], FloatType] = {frozenset({"BF16"}): "BF16", frozenset({"F16"}): "F16"}
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionRequest:
+    """What to convert, and what to say about it in the result."""
+
+    source: Path
+    """A checkpoint folder."""
+    output_folder: Path
+    """Created if need be; the files are called `<name>-<quantization>.gguf`."""
+    quantizations: tuple[str, ...]
+    """F32, F16, BF16 or a type of llama.cpp's quantizer; case does not matter."""
+    name: str | None = None
+    """`general.name` and the stem of the file names; the folder's name when None."""
+    source_id: str | None = None
+    """Where the checkpoint comes from, such as `tencent/Hunyuan-MT-7B@revision`; never a path of this machine."""
+    licence: str | None = None
+    """SPDX id or title of the weights' licence."""
+    extra: Mapping[str, MetadataValue] = field(default_factory=dict)
+    """Further header keys; arrays must not be empty."""
+    threads: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionPlan:
+    """A checked request: what will be written where."""
+
+    request: ConversionRequest
+    name: str
+    model: ModelPlan
+    vocabulary: Vocabulary
+    outputs: Mapping[str, Path]
+    """Quantization -> file."""
+    base_type: FloatType
+    """The type the quantizer reads: one that holds the checkpoint's weights exactly."""
+    estimated_bytes: int
+    """Disk space needed while converting, an upper bound."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the step at hand is."""
+
+    step: str
+    done: int
+    total: int
+    unit: str
+    """`bytes` or `tensors`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertedFile:
+    """One finished file."""
+
+    path: Path
+    quantization: str
+    size_bytes: int
+    fallbacks: Mapping[str, str]
+    """See `quantize.QuantizationReport`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConversionReport:
+    """What came out."""
+
+    files: tuple[ConvertedFile, ...]
+    elapsed_s: float
+
+
+OnProgress = Callable[[Progress], None]
+
+
+def plan_conversion(request: ConversionRequest) -> ConversionPlan:
+    """Check the whole request without reading a weight or writing a byte.
+
+    Raises:
+        UsageError: an unknown quantization or an unusable name.
+        ModelFileError: the checkpoint is damaged or incomplete.
+        UnsupportedModelError: it cannot be converted faithfully.
+    """
+    quantizations = tuple(dict.fromkeys(_type_name(text) for text in request.quantizations))
+    if not quantizations:
+        raise UsageError("no quantization is given", hint="For example --quant Q8_0.")
+    name = request.name or request.source.resolve().name
+    if not re.fullmatch(r"[\w][\w.+ -]*", name):
+        raise UsageError(f"{name!r} is no usable name for a file", hint="Give another one with --name.")
+    checkpoint = open_checkpoint(request.source)
+    model = get_architecture(checkpoint.config)(checkpoint)
+    vocabulary = read_vocabulary(checkpoint, vocab_size=model.vocab_size)
+    stored = frozenset(plan.source.dtype for plan in model.tensors if not plan.full_precision)
+    outputs = {kind: request.output_folder / f"{name}-{kind}.gguf" for kind in quantizations}
+    base_type = _LOSSLESS.get(stored, "F32")
+    return ConversionPlan(
+        request, name, model, vocabulary, outputs, base_type, _estimate(model, quantizations, base_type)
+    )
+
+
+def run_conversion(plan: ConversionPlan, *, on_progress: OnProgress | None = None) -> ConversionReport:
+    """Write the files of a plan, one after the other; existing ones are replaced when their successor is complete.
+
+    Raises:
+        StoreError: the output folder cannot be written to or is too small.
+        ModelFileError: a weight is not a finite number, or a file is damaged.
+        UnsupportedModelError: a type is not possible for this model.
+        EngineError: the quantizer failed.
+    """
+    started = time.monotonic()
+    report = on_progress or (lambda progress: None)
+    _make_folder(plan.request.output_folder)
+    check_space(plan.request.output_folder, plan.estimated_bytes)
+    files = [_write_float(plan, kind, path, report) for kind, path in plan.outputs.items() if kind in FLOAT_FILE_TYPES]
+    quantized = {kind: path for kind, path in plan.outputs.items() if kind not in FLOAT_FILE_TYPES}
+    if quantized:
+        with _base_file(plan, report) as base:
+            files += [_quantize(plan, base, kind, path, report) for kind, path in quantized.items()]
+    order = list(plan.outputs)
+    files.sort(key=lambda file: order.index(file.quantization))
+    return ConversionReport(tuple(files), time.monotonic() - started)
+
+
+def convert(request: ConversionRequest, *, on_progress: OnProgress | None = None) -> ConversionReport:
+    """Plan and run a conversion (raises what both raise)."""
+    return run_conversion(plan_conversion(request), on_progress=on_progress)
+
+
+def header(plan: ConversionPlan, kind: str) -> dict[str, MetadataValue]:
+    """Return every header key of an unquantized file of the plan."""
+    request = plan.request
+    general: dict[str, MetadataValue | None] = {
+        "general.architecture": plan.model.architecture,
+        "general.type": "model",
+        "general.name": plan.name,
+        "general.license": request.licence,
+        "general.source.id": request.source_id,
+        "general.converted_by": f"hymt-local {__version__}",
+        "general.file_type": FLOAT_FILE_TYPES[cast("FloatType", kind)],
+    }
+    known = {key: value for key, value in general.items() if value is not None}
+    return {**known, **plan.model.metadata, **plan.vocabulary.metadata(), **request.extra}
+
+
+def _type_name(text: str) -> str:
+    return text.upper() if text.upper() in FLOAT_FILE_TYPES else quantization_name(text)
+
+
+def _estimate(model: ModelPlan, quantizations: tuple[str, ...], base_type: FloatType) -> int:
+    total = 0
+    for kind in quantizations:
+        if kind in FLOAT_FILE_TYPES:
+            total += stored_bytes(model.tensors, cast("FloatType", kind))
+        else:
+            prefix = kind.split("_", maxsplit=1)[0]
+            bits = _BITS_PER_WEIGHT.get(prefix, 4.0)
+            total += int(sum(plan.element_count for plan in model.tensors) * bits / 8)
+        total += HEADER_ALLOWANCE_BYTES
+    if base_type not in quantizations and any(kind not in FLOAT_FILE_TYPES for kind in quantizations):
+        total += stored_bytes(model.tensors, base_type) + HEADER_ALLOWANCE_BYTES
+    return total
+
+
+def _make_folder(folder: Path) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(
+            f"cannot create {folder}: {error.strerror or error}", hint="Choose another with -o."
+        ) from error
+
+
+def _write_float(plan: ConversionPlan, kind: str, path: Path, report: OnProgress) -> ConvertedFile:
+    float_type = cast("FloatType", kind)
+    total = stored_bytes(plan.model.tensors, float_type)
+    done = 0
+
+    def advance(size_bytes: int) -> None:
+        nonlocal done
+        done += size_bytes
+        report(Progress(f"writing {kind}", done, total, "bytes"))
+
+    write_gguf(path, header(plan, kind), plan.model.tensors, float_type=float_type, on_bytes=advance)
+    return _finished(plan, path, kind, {})
+
+
+@contextlib.contextmanager
+def _base_file(plan: ConversionPlan, report: OnProgress) -> Iterator[Path]:
+    """Give the unquantized file: one that was asked for, or one that is deleted again."""
+    if plan.base_type in plan.outputs:
+        yield plan.outputs[plan.base_type]
+        return
+    path = plan.request.output_folder / f".{plan.name}-{plan.base_type}.{os.getpid()}.intermediate"
+    try:
+        _write_float(plan, plan.base_type, path, report)
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _quantize(plan: ConversionPlan, base: Path, kind: str, path: Path, report: OnProgress) -> ConvertedFile:
+    def advance(done: int, total: int) -> None:
+        report(Progress(f"quantizing to {kind}", done, total, "tensors"))
+
+    result = quantize_file(base, path, kind, threads=plan.request.threads, on_step=advance)
+    return _finished(plan, path, kind, result.fallbacks)
+
+
+def _finished(plan: ConversionPlan, path: Path, kind: str, fallbacks: Mapping[str, str]) -> ConvertedFile:
+    facts = check_file(path, shapes={tensor.name: tensor.source.shape for tensor in plan.model.tensors})
+    return ConvertedFile(path, kind, facts.size_bytes, fallbacks)
