@@ -5,11 +5,12 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import click
 
 from hymt_local import __version__
+from hymt_local.application import Application
 from hymt_local.cli.diagnostics import print_error
 from hymt_local.errors import CancelledError, ErrorReport, HymtError, UsageError
 
@@ -60,7 +61,7 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, "-V", "--version", prog_name="hymt")
 def hymt_command() -> None:
-    """A private translator: Tencent's Hunyuan models on this machine, offline.
+    r"""A private translator: Tencent's Hunyuan models on this machine, offline.
 
     \b
     hymt                        open the terminal UI
@@ -69,11 +70,15 @@ def hymt_command() -> None:
     """
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Run one command line and return its exit status; no exception leaves this function."""
+def run(arguments: Sequence[str], *, open_terminal_ui: Callable[[Application], int] | None = None) -> int:
+    """Run one command line and return its exit status; no exception leaves this function.
+
+    `open_terminal_ui` is called when there is neither text nor a pipe; front ends do not import each other.
+    """
     as_json = "--json" in arguments
+    command_line = _with_default_command(arguments)
     try:
-        result = hymt_command.main(args=_with_default_command(arguments), prog_name="hymt", standalone_mode=False)
+        result = hymt_command.main(args=command_line, prog_name="hymt", standalone_mode=False, obj=open_terminal_ui)
     except HymtError as error:
         return _report(error.report(), as_json=as_json)
     except click.UsageError as error:

@@ -49,7 +49,7 @@ def bench_command(
     prompt_tokens: int,
     output_tokens: int,
     runs: int,
-    as_json: bool,  # noqa: FBT001 (click passes flags by name)
+    as_json: bool,
 ) -> int:
     """Measure load time, prompt reading and decoding on this machine; medians over the runs."""
     app = open_application(os.environ, flags={"model": model})

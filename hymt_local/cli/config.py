@@ -23,7 +23,7 @@ def config_command() -> None:
 @config_command.command(name="show")
 @click.option("--origin", is_flag=True, help="Also say where each value came from.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-def show_config(origin: bool, as_json: bool) -> int:  # noqa: FBT001 (click passes flags by name)
+def show_config(origin: bool, as_json: bool) -> int:
     """Print every setting and its value."""
     app = open_application(os.environ)
     values = {name: getattr(app.settings, name) for name in setting_names()}
@@ -57,7 +57,7 @@ def set_config(name: str, value: str) -> int:
 
 @config_command.command(name="path")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-def show_paths(as_json: bool) -> int:  # noqa: FBT001
+def show_paths(as_json: bool) -> int:
     """Print where configuration, data, cache and log live."""
     paths = Paths.from_environment(os.environ)
     places = {

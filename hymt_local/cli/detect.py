@@ -13,7 +13,7 @@ from hymt_local.language import get_language
 @click.command(name="detect")
 @click.argument("text", nargs=-1)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object with every candidate.")
-def detect_command(text: tuple[str, ...], as_json: bool) -> int:  # noqa: FBT001 (click passes flags by name)
+def detect_command(text: tuple[str, ...], as_json: bool) -> int:
     """Say which of the 38 languages TEXT (or standard input) is in, most likely first."""
     from hymt_local.detect import candidates  # loads the statistics: 0.4 s
 

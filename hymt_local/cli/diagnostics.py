@@ -67,7 +67,7 @@ class PrivateFileHandler(logging.FileHandler):
         descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         return os.fdopen(descriptor, self.mode, encoding=self.encoding)
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (the name is logging's)
+    def handleError(self, record: logging.LogRecord) -> None:
         """Drop a record that cannot be written: a read-only state folder must not disturb a translation."""
 
 

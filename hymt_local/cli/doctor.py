@@ -40,7 +40,7 @@ class Check:
 
 @click.command(name="doctor")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-def doctor_command(as_json: bool) -> int:  # noqa: FBT001 (click passes flags by name)
+def doctor_command(as_json: bool) -> int:
     """Check this machine and this installation.
 
     The exit status is 0 when everything needed works, else that of the first failure.

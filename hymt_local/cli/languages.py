@@ -14,7 +14,7 @@ from hymt_local.language import get_language
 @click.command(name="languages")
 @click.option("-m", "--model", metavar="MODEL", help="Model; the default one when not given.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
-def languages_command(model: str | None, as_json: bool) -> int:  # noqa: FBT001 (click passes flags by name)
+def languages_command(model: str | None, as_json: bool) -> int:
     """List the languages of a model: tag, English, Chinese and native name."""
     app = open_application(os.environ, flags={"model": model})
     spec = app.resolve_model(None).spec

@@ -27,7 +27,7 @@ def models_command() -> None:
 @models_command.command(name="list")
 @click.option("--all", "show_all", is_flag=True, help="The whole catalog, not only what is installed.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-def list_models(show_all: bool, as_json: bool) -> int:  # noqa: FBT001 (click passes flags by name)
+def list_models(show_all: bool, as_json: bool) -> int:
     """List installed models, the default one marked `*`, and what else the catalog knows."""
     app = open_application(os.environ)
     installed = app.store.list()
@@ -49,7 +49,7 @@ def list_models(show_all: bool, as_json: bool) -> int:  # noqa: FBT001 (click pa
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--as", "as_id", metavar="ID", help="Catalog id, when the file does not say which model it is.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
-def import_model(file: Path, as_id: str | None, as_json: bool) -> int:  # noqa: FBT001
+def import_model(file: Path, as_id: str | None, as_json: bool) -> int:
     """Check FILE (a GGUF of the family), register it and make it usable; it is linked, not copied."""
     app = open_application(os.environ)
     progress = ProgressLine()

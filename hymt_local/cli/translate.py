@@ -66,18 +66,20 @@ class Presentation:
 @click.option("--seed", type=click.IntRange(0, 2**31 - 1), help="Seed of sampling, with --temperature above 0.")
 @click.option("--no-cache", is_flag=True, help="Neither read nor write the phrase cache.")
 @click.option("-q", "--quiet", is_flag=True, help="No notes on standard error; errors still appear.")
+@click.pass_context
 def translate_command(
+    ctx: click.Context,
     text: tuple[str, ...],
     target_lang: str | None,
     source_lang: str | None,
     model: str | None,
-    as_json: bool,  # noqa: FBT001 (click passes flags by name)
-    no_stream: bool,  # noqa: FBT001
-    raw: bool,  # noqa: FBT001
+    as_json: bool,
+    no_stream: bool,
+    raw: bool,
     temperature: float | None,
     seed: int | None,
-    no_cache: bool,  # noqa: FBT001
-    quiet: bool,  # noqa: FBT001
+    no_cache: bool,
+    quiet: bool,
 ) -> int:
     """Translate TEXT, or standard input when no TEXT is given.
 
@@ -93,7 +95,7 @@ def translate_command(
     }
     app = open_application(os.environ, flags=flags)
     if not text and sys.stdin.isatty():
-        return _open_terminal_ui(app)
+        return _open_terminal_ui(ctx, app)
     source = " ".join(text) if text else decode_input(output.read_stdin())
     presentation = Presentation(
         as_json=as_json,
@@ -152,10 +154,12 @@ def sampling_of(app: Application) -> SamplingParams | None:
     )
 
 
-def _open_terminal_ui(app: Application) -> int:
-    from hymt_local.cli.terminal import open_terminal_ui
-
-    return open_terminal_ui(app)
+def _open_terminal_ui(ctx: click.Context, app: Application) -> int:
+    if ctx.obj is None:
+        raise EmptyInputError("nothing to translate: no text was given", hint='try: hymt "Good morning" -t fr')
+    status = ctx.obj(app)
+    assert isinstance(status, int)
+    return status
 
 
 def decode_input(data: bytes) -> str:

@@ -1,4 +1,4 @@
-"""Opens the terminal UI from the command line."""
+"""Joins the two front ends: opens the terminal UI for a command line without text. Only the entry point knows both."""
 
 from __future__ import annotations
 
