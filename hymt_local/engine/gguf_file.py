@@ -1,0 +1,539 @@
+"""Reading GGUF headers, and refusing what llama.cpp would refuse without a reason or die of.
+
+Pure Python on the header alone: no weights are read, nothing is mapped, and no count of the file is believed before it
+has been checked against the file's size. The layout is GGUF version 3: magic, version, counts, metadata, tensor table,
+padding, tensor data.
+"""
+
+from __future__ import annotations
+
+import math
+import stat
+import struct
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from hymt_local.errors import ModelFileError, UnsupportedModelError
+
+MAGIC = b"GGUF"
+VERSION = 3
+MAX_BLOCKS = 512
+"""llama.cpp aborts the process above it (LLAMA_MAX_LAYERS)."""
+MAX_EXPERTS = 512
+"""llama.cpp aborts the process above it (LLAMA_MAX_EXPERTS)."""
+MAX_HEADER_BYTES = 128 << 20
+"""A vocabulary of 128,000 tokens with merges takes 6 MiB."""
+DENSE_ARCHITECTURE = "hunyuan-dense"
+MOE_ARCHITECTURE = "hy_v3"
+ARCHITECTURES = (DENSE_ARCHITECTURE, MOE_ARCHITECTURE)
+
+BLOCK_SIZES: Mapping[int, tuple[int, int]] = {
+    0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 10: (256, 84),
+    11: (256, 110), 12: (256, 144), 13: (256, 176), 14: (256, 210), 16: (256, 66), 17: (256, 74), 18: (256, 98),
+    19: (256, 50), 20: (32, 18), 21: (256, 110), 22: (256, 82), 23: (256, 136), 24: (1, 1), 25: (1, 2), 26: (1, 4),
+    27: (1, 8), 28: (1, 8), 29: (256, 56), 30: (1, 2), 34: (256, 54), 35: (256, 66), 39: (32, 17), 41: (128, 18),
+}  # fmt: skip
+"""Tensor type id -> (weights, bytes) of one block: every type that llama.cpp 0.5.0-dev stores in files, but for the two
+ids below."""
+FOREIGN_TYPES: Mapping[int, str] = {
+    40: "Q2_0C, the 2-bit format of Hy-MT2-1.8B-2Bit",
+    42: "STQ1_0, the 1.25-bit format of Hy-MT2-1.8B-1.25Bit",
+}
+"""Type ids this model family uses for formats of its own; llama.cpp has since given them to others (NVFP4, Q2_0)."""
+
+_DENSE_TENSORS = (
+    "attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "attn_q_norm", "attn_k_norm",
+    "ffn_norm", "ffn_gate", "ffn_up", "ffn_down",
+)  # fmt: skip
+_POSITIVE_KEYS = (
+    "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
+)  # fmt: skip
+_DEFAULT_ALIGNMENT = 32
+_FIRST_READ_BYTES = 1 << 20
+_MAX_KEY_BYTES = 1 << 16
+_MAX_DIMENSIONS = 4
+_MAX_DIMENSION = 1 << 40
+_ARRAY = 9
+_STRING = 8
+_BOOL = 7
+_SCALARS = {0: "<B", 1: "<b", 2: "<H", 3: "<h", 4: "<I", 5: "<i", 6: "<f", 7: "<B", 10: "<Q", 11: "<q", 12: "<d"}
+_U32 = struct.Struct("<I")
+_U64 = struct.Struct("<Q")
+
+_LOOKALIKES = (
+    (b"version https://git-lfs", "a Git LFS pointer, not the file itself", "fetch it with `git lfs pull`"),
+    (b"PK\x03\x04", "a ZIP archive (a PyTorch checkpoint or a Word document)", "unpack or convert it first"),
+    (b"lmgg", "a GGML file of 2023", "convert the model to GGUF"),
+    (b"tjgg", "a GGJT file of 2023", "convert the model to GGUF"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedArray:
+    """An array of the metadata that was not read; `read_array` reads it."""
+
+    type_id: int
+    length: int
+    position: int
+    """Of its first element in the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorEntry:
+    """One row of the tensor table."""
+
+    name: str
+    shape: tuple[int, ...]
+    """Innermost (contiguous) dimension first, as in the file."""
+    type_id: int
+    offset: int
+    """From the start of the tensor data."""
+    size_bytes: int
+    """For a type this program does not know: the room up to the next tensor."""
+
+
+@dataclass(frozen=True, slots=True)
+class GgufHeader:
+    """Everything in a GGUF file but the weights."""
+
+    path: Path
+    version: int
+    metadata: Mapping[str, object]
+    tensors: tuple[TensorEntry, ...]
+    data_offset: int
+    size_bytes: int
+
+    @property
+    def architecture(self) -> str:
+        """`general.architecture`, or the empty string."""
+        return str(self.metadata.get("general.architecture", ""))
+
+    def of_architecture(self, name: str) -> object:
+        """Return the metadata value `<architecture>.<name>`, or None."""
+        return self.metadata.get(f"{self.architecture}.{name}")
+
+
+def read_header(path: Path, *, arrays: bool = False) -> GgufHeader:
+    """Read and check the header of a GGUF file.
+
+    Args:
+        path: The file.
+        arrays: Read arrays into lists; otherwise each one is a `SkippedArray`, which is what makes reading fast.
+
+    Raises:
+        ModelFileError: not a file, not a GGUF version 3, truncated, or inconsistent in itself.
+    """
+    size_bytes = _size_of_regular_file(path)
+    try:
+        with path.open("rb") as file:
+            return _parse(_Reader(file, path, size_bytes), arrays=arrays)
+    except OSError as error:
+        raise _unreadable(path, error) from error
+
+
+def read_array(header: GgufHeader, key: str) -> list[object]:
+    """Return the elements of an array in the metadata; the empty list when there is no such array."""
+    value = header.metadata.get(key)
+    if isinstance(value, list):
+        return value
+    if not isinstance(value, SkippedArray):
+        return []
+    try:
+        with header.path.open("rb") as file:
+            reader = _Reader(file, header.path, header.size_bytes)
+            reader.position = value.position
+            return reader.elements(value.type_id, value.length)
+    except OSError as error:
+        raise _unreadable(header.path, error) from error
+
+
+def check_supported(header: GgufHeader) -> None:
+    """Make sure that the engine can run this model.
+
+    Raises:
+        UnsupportedModelError: another architecture, tensor type or tokenizer.
+        ModelFileError: keys or tensors are missing or contradict each other.
+    """
+    _check_architecture(header)
+    _check_types(header)
+    _check_keys(header)
+    _check_tokenizer(header)
+    _check_tensors(header)
+
+
+class _Reader:
+    """A cursor over the start of a file that reads on as needed and never past its end."""
+
+    def __init__(self, file: BinaryIO, path: Path, size_bytes: int) -> None:
+        self.path = path
+        self.size_bytes = size_bytes
+        self.position = 0
+        self._file = file
+        self._data = file.read(_FIRST_READ_BYTES)
+
+    def take(self, n_bytes: int) -> bytes:
+        self._require(n_bytes)
+        taken = self._data[self.position : self.position + n_bytes]
+        self.position += n_bytes
+        return taken
+
+    def u32(self) -> int:
+        return int(_U32.unpack(self.take(4))[0])
+
+    def u64(self) -> int:
+        return int(_U64.unpack(self.take(8))[0])
+
+    def string(self, *, max_bytes: int = MAX_HEADER_BYTES) -> str:
+        length = self.u64()
+        if length > max_bytes:
+            raise self.corrupt(f"a string of {length} bytes at byte {self.position - 8}")
+        return self.take(length).decode("utf-8", errors="replace")
+
+    def scalar(self, type_id: int) -> object:
+        if type_id == _STRING:
+            return self.string()
+        layout = _SCALARS.get(type_id)
+        if layout is None:
+            raise self.corrupt(f"a value of unknown type {type_id} at byte {self.position}")
+        (value,) = struct.unpack(layout, self.take(struct.calcsize(layout)))
+        return bool(value) if type_id == _BOOL else value
+
+    def elements(self, type_id: int, length: int) -> list[object]:
+        if type_id == _STRING:
+            return [self.string() for _ in range(length)]
+        layout = self._element_layout(type_id)
+        data = self.take(length * struct.calcsize(layout))
+        values = struct.unpack(f"<{length}{layout[1]}", data)
+        return [bool(value) for value in values] if type_id == _BOOL else list(values)
+
+    def skip_elements(self, type_id: int, length: int) -> None:
+        if type_id != _STRING:
+            self._skip_to(self.position + length * struct.calcsize(self._element_layout(type_id)))
+            return
+        position, unpack, n_done = self.position, _U64.unpack_from, 0
+        while n_done < length:
+            data = self._data
+            try:
+                for index in range(n_done, length):
+                    n_done = index
+                    position += 8 + unpack(data, position)[0]
+                n_done = length
+            except (struct.error, OverflowError):  # past the bytes read so far
+                self._skip_to(position)
+                self._require(8)
+        self._skip_to(position)
+
+    def corrupt(self, what: str) -> ModelFileError:
+        return _corrupt(self.path, what)
+
+    def _element_layout(self, type_id: int) -> str:
+        layout = _SCALARS.get(type_id)
+        if layout is None:
+            raise self.corrupt(f"an array of type {type_id} at byte {self.position}")
+        return layout
+
+    def _skip_to(self, position: int) -> None:
+        n_bytes = position - self.position
+        self._require(n_bytes)
+        self.position = position
+
+    def _require(self, n_bytes: int) -> None:
+        end = self.position + n_bytes
+        if end <= len(self._data):
+            return
+        if end > self.size_bytes:
+            raise _truncated(self.path, f"its header ends after byte {self.size_bytes}")
+        if end > MAX_HEADER_BYTES:
+            raise self.corrupt(f"the header exceeds {MAX_HEADER_BYTES} bytes")
+        self._data += self._file.read(max(end - len(self._data), len(self._data)))
+        if end > len(self._data):
+            raise _truncated(self.path, f"it shrank to {len(self._data)} bytes while it was read")
+
+
+def _parse(reader: _Reader, *, arrays: bool) -> GgufHeader:
+    version = _read_version(reader)
+    n_tensors, n_keys = reader.u64(), reader.u64()
+    _check_counts(reader, n_tensors=n_tensors, n_keys=n_keys)
+    metadata = _read_metadata(reader, n_keys, arrays=arrays)
+    _check_block_count(reader.path, metadata)
+    rows = [_read_tensor_row(reader) for _ in range(n_tensors)]
+    alignment = _alignment(reader, metadata)
+    data_offset = _padded(reader.position, alignment)
+    tensors = _measured(reader, rows, alignment=alignment, n_data_bytes=reader.size_bytes - data_offset)
+    _check_complete(reader.path, tensors, data_offset=data_offset, size_bytes=reader.size_bytes)
+    return GgufHeader(reader.path, version, metadata, tensors, data_offset, reader.size_bytes)
+
+
+def _read_version(reader: _Reader) -> int:
+    if reader.size_bytes < len(MAGIC) or reader.take(len(MAGIC)) != MAGIC:
+        raise _not_gguf(reader.path)
+    version = reader.u32()
+    if version == VERSION:
+        return version
+    if version & 0xFFFF == 0:
+        raise UnsupportedModelError(
+            f"{reader.path.name} is a big-endian GGUF", hint="use the file made for little-endian machines"
+        )
+    raise UnsupportedModelError(
+        f"{reader.path.name} is GGUF version {version}; this program reads version {VERSION}",
+        hint="get a newer conversion of the model",
+    )
+
+
+def _check_counts(reader: _Reader, *, n_tensors: int, n_keys: int) -> None:
+    smallest = n_tensors * 32 + n_keys * 13  # an empty name, one dimension, type, offset; an empty key, type, one byte
+    if smallest > min(reader.size_bytes, MAX_HEADER_BYTES):
+        raise reader.corrupt(f"{n_tensors} tensors and {n_keys} keys in {reader.size_bytes} bytes")
+
+
+def _read_metadata(reader: _Reader, n_keys: int, *, arrays: bool) -> dict[str, object]:
+    metadata: dict[str, object] = {}
+    for _ in range(n_keys):
+        key = reader.string(max_bytes=_MAX_KEY_BYTES)
+        if key in metadata:
+            raise reader.corrupt(f"the key {key!r} twice")
+        type_id = reader.u32()
+        metadata[key] = _read_array(reader, arrays=arrays) if type_id == _ARRAY else reader.scalar(type_id)
+    return metadata
+
+
+def _read_array(reader: _Reader, *, arrays: bool) -> object:
+    type_id, length = reader.u32(), reader.u64()
+    if length > MAX_HEADER_BYTES:
+        raise reader.corrupt(f"an array of {length} elements at byte {reader.position}")
+    if arrays:
+        return reader.elements(type_id, length)
+    skipped = SkippedArray(type_id, length, reader.position)
+    reader.skip_elements(type_id, length)
+    return skipped
+
+
+@dataclass(frozen=True, slots=True)
+class _TensorRow:
+    name: str
+    shape: tuple[int, ...]
+    type_id: int
+    offset: int
+
+    def size_bytes(self) -> int | None:
+        block = BLOCK_SIZES.get(self.type_id)
+        if block is None:
+            return None
+        n_weights, n_bytes = block
+        return math.prod(self.shape) // n_weights * n_bytes
+
+
+def _read_tensor_row(reader: _Reader) -> _TensorRow:
+    name = reader.string(max_bytes=_MAX_KEY_BYTES)
+    n_dimensions = reader.u32()
+    if not 1 <= n_dimensions <= _MAX_DIMENSIONS:
+        raise reader.corrupt(f"tensor {name!r} with {n_dimensions} dimensions")
+    shape = tuple(reader.u64() for _ in range(n_dimensions))
+    row = _TensorRow(name, shape, reader.u32(), reader.u64())
+    if not all(1 <= size <= _MAX_DIMENSION for size in shape):
+        raise reader.corrupt(f"tensor {name!r} of shape {shape}")
+    n_weights, _ = BLOCK_SIZES.get(row.type_id, (1, 1))
+    if shape[0] % n_weights:
+        raise reader.corrupt(f"tensor {name!r} with rows of {shape[0]} weights in blocks of {n_weights}")
+    return row
+
+
+def _alignment(reader: _Reader, metadata: Mapping[str, object]) -> int:
+    alignment = metadata.get("general.alignment", _DEFAULT_ALIGNMENT)
+    if not isinstance(alignment, int) or not 1 <= alignment <= 1 << 20 or alignment & (alignment - 1):
+        raise reader.corrupt(f"an alignment of {alignment!r}")
+    return alignment
+
+
+def _measured(reader: _Reader, rows: list[_TensorRow], *, alignment: int, n_data_bytes: int) -> tuple[TensorEntry, ...]:
+    if len({row.name for row in rows}) < len(rows):
+        raise reader.corrupt("two tensors of one name")
+    entries: list[TensorEntry] = []
+    end = 0
+    for row, next_offset in _with_next_offsets(rows, n_data_bytes):
+        if row.offset % alignment or row.offset < end:
+            raise reader.corrupt(f"tensor {row.name!r} at offset {row.offset}, inside another or unaligned")
+        size_bytes = row.size_bytes()
+        if size_bytes is None:
+            size_bytes = max(next_offset - row.offset, 0)
+        entries.append(TensorEntry(row.name, row.shape, row.type_id, row.offset, size_bytes))
+        end = row.offset + size_bytes
+    return tuple(entries)
+
+
+def _with_next_offsets(rows: list[_TensorRow], n_data_bytes: int) -> Iterator[tuple[_TensorRow, int]]:
+    for index, row in enumerate(rows):
+        yield row, rows[index + 1].offset if index + 1 < len(rows) else n_data_bytes
+
+
+def _check_complete(path: Path, tensors: tuple[TensorEntry, ...], *, data_offset: int, size_bytes: int) -> None:
+    expected = data_offset + max((entry.offset + entry.size_bytes for entry in tensors), default=0)
+    if expected > size_bytes:
+        raise _truncated(path, f"it has {size_bytes} bytes of at least {expected}")
+
+
+def _check_block_count(path: Path, metadata: Mapping[str, object]) -> None:
+    n_blocks = metadata.get(f"{metadata.get('general.architecture')}.block_count")
+    if isinstance(n_blocks, int) and n_blocks > MAX_BLOCKS:
+        raise _corrupt(path, f"{n_blocks} blocks, and {MAX_BLOCKS} is the most that can be loaded")
+
+
+def _check_architecture(header: GgufHeader) -> None:
+    if header.architecture in ARCHITECTURES:
+        return
+    named = f"architecture {header.architecture!r}" if header.architecture else "no architecture"
+    raise UnsupportedModelError(
+        f"{header.path.name} has {named}; this program runs {' and '.join(ARCHITECTURES)}",
+        hint="`hymt models list` names the models it knows",
+    )
+
+
+def _check_types(header: GgufHeader) -> None:
+    for tensor in header.tensors:
+        if tensor.type_id in BLOCK_SIZES:
+            continue
+        kind = FOREIGN_TYPES.get(tensor.type_id, "unknown here")
+        raise UnsupportedModelError(
+            f"{header.path.name} stores {tensor.name} as tensor type {tensor.type_id} ({kind})",
+            hint="use a Q4_K_M, Q6_K or Q8_0 file of the same model",
+        )
+
+
+def _check_keys(header: GgufHeader) -> None:
+    for name in _POSITIVE_KEYS:
+        _count(header, name)
+    if not isinstance(header.of_architecture("attention.layer_norm_rms_epsilon"), float):
+        raise _corrupt(header.path, f"no {header.architecture}.attention.layer_norm_rms_epsilon")
+    n_heads = _count(header, "attention.head_count")
+    n_kv_heads = _count(header, "attention.head_count_kv", default=n_heads)
+    if n_heads % n_kv_heads:
+        raise _corrupt(header.path, f"{n_heads} heads for {n_kv_heads} key-value heads")
+    _check_head_length(header, n_heads)
+    if header.architecture == MOE_ARCHITECTURE:
+        _check_experts(header)
+
+
+def _check_head_length(header: GgufHeader, n_heads: int) -> None:
+    key_length = _count(header, "attention.key_length", default=_count(header, "embedding_length") // n_heads)
+    for name in ("attention.value_length", "rope.dimension_count"):  # llama.cpp aborts when they differ
+        if _count(header, name, default=key_length) != key_length:
+            raise _corrupt(header.path, f"key length {key_length}, but {name} {header.of_architecture(name)!r}")
+
+
+def _check_experts(header: GgufHeader) -> None:
+    n_experts, n_used = _count(header, "expert_count"), _count(header, "expert_used_count")
+    if not n_used <= n_experts <= MAX_EXPERTS:
+        raise _corrupt(header.path, f"{n_used} of {n_experts} experts used")
+
+
+def _check_tokenizer(header: GgufHeader) -> None:
+    model = header.metadata.get("tokenizer.ggml.model")
+    n_tokens = _array_length(header, "tokenizer.ggml.tokens")
+    if model is None or not n_tokens:
+        raise UnsupportedModelError(
+            f"{header.path.name} has no tokenizer", hint="get a complete conversion of the model"
+        )
+    if model not in ("gpt2", "llama"):
+        raise UnsupportedModelError(
+            f"{header.path.name} has a tokenizer of kind {model!r}; this program reads gpt2 and llama"
+        )
+    if model == "gpt2" and not _array_length(header, "tokenizer.ggml.merges"):
+        raise _corrupt(header.path, "no tokenizer.ggml.merges")
+    n_types = _array_length(header, "tokenizer.ggml.token_type")
+    if n_types not in (0, n_tokens):
+        raise _corrupt(header.path, f"{n_types} token types for {n_tokens} tokens")
+
+
+def _check_tensors(header: GgufHeader) -> None:
+    shapes = {tensor.name: tensor.shape for tensor in header.tensors}
+    for name in _required_tensors(header):
+        if name not in shapes:
+            raise _corrupt(header.path, f"no tensor {name}")
+    expected = (_count(header, "embedding_length"), _array_length(header, "tokenizer.ggml.tokens"))
+    if shapes["token_embd.weight"] != expected:
+        raise _corrupt(header.path, f"token_embd.weight of shape {shapes['token_embd.weight']}, not {expected}")
+
+
+def _required_tensors(header: GgufHeader) -> Iterator[str]:
+    yield from ("token_embd.weight", "output_norm.weight")
+    parts = _DENSE_TENSORS if header.architecture == DENSE_ARCHITECTURE else _DENSE_TENSORS[:5]
+    for block in range(_count(header, "block_count")):
+        yield from (f"blk.{block}.{part}.weight" for part in parts)
+
+
+def _count(header: GgufHeader, name: str, *, default: int | None = None) -> int:
+    value = header.of_architecture(name)
+    if value is None and default is not None:
+        return default
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 1 << 31:
+        return value
+    raise _corrupt(header.path, f"{header.architecture}.{name} = {value!r}")
+
+
+def _array_length(header: GgufHeader, key: str) -> int:
+    value = header.metadata.get(key)
+    if isinstance(value, SkippedArray):
+        return value.length
+    return len(value) if isinstance(value, list) else 0
+
+
+def _padded(position: int, alignment: int) -> int:
+    return -(-position // alignment) * alignment
+
+
+def _size_of_regular_file(path: Path) -> int:
+    try:
+        status = path.stat()
+    except FileNotFoundError as error:
+        raise ModelFileError(f"there is no file {path}", hint="check the path") from error
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from error
+    if stat.S_ISDIR(status.st_mode):
+        raise ModelFileError(f"{path} is a directory", hint="name the .gguf file in it")
+    if not stat.S_ISREG(status.st_mode):
+        raise ModelFileError(f"{path} is not a regular file", hint="name a .gguf file")
+    if status.st_size == 0:
+        raise ModelFileError(f"{path} is empty", hint="download it again")
+    return status.st_size
+
+
+def _unreadable(path: Path, error: Exception) -> ModelFileError:
+    reason = getattr(error, "strerror", None) or str(error)
+    return ModelFileError(f"cannot read {path}: {reason}", hint="check the path and its permissions")
+
+
+def _truncated(path: Path, what: str) -> ModelFileError:
+    return ModelFileError(f"{path.name} is truncated: {what}", hint="download it again")
+
+
+def _corrupt(path: Path, what: str) -> ModelFileError:
+    return ModelFileError(f"{path.name} is corrupt: {what}", hint="download or convert it again")
+
+
+def _not_gguf(path: Path) -> ModelFileError:
+    with path.open("rb") as file:
+        start = file.read(512)
+    what, hint = _describe(start)
+    return ModelFileError(f"{path.name} is not a GGUF file but {what}", hint=hint)
+
+
+def _describe(start: bytes) -> tuple[str, str]:
+    text = start.removeprefix(b"\xef\xbb\xbf").lstrip().lower()
+    if text.startswith((b"<!doctype", b"<html", b"<?xml", b"<head", b"<body")):
+        return "an HTML page, as servers send it for a login or an error", "download the file itself"
+    for magic, what, hint in _LOOKALIKES:
+        if start.startswith(magic):
+            return what, hint
+    if start[8:10] == b'{"':
+        return "a safetensors file", "convert its folder with `hymt convert`"
+    if _is_text(start):
+        return "a text file", "name the .gguf file"
+    return "something else", "download it again, or name the .gguf file"
+
+
+def _is_text(start: bytes) -> bool:
+    text = start.decode("utf-8", errors="ignore")
+    n_lost = len(start) - len(text.encode())
+    return n_lost <= 3 and all(character.isprintable() or character in "\t\r\n\f" for character in text)

@@ -1,0 +1,162 @@
+"""Random Hunyuan models, written in a moment: real files with the family's control tokens and no sense in them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+from gguf import GGMLQuantizationType, GGUFWriter, TokenType
+from gguf.quants import quantize
+
+CONTROL_TOKENS = (
+    "<|endoftext|>", "<|startoftext|>", "<|bos|>", "<|eos|>", "<|pad|>",
+    "<|extra_0|>", "<|extra_1|>", "<|extra_2|>", "<|extra_3|>", "<|extra_4|>",
+)  # fmt: skip
+"""In the order of the 7B family's vocabulary; they follow the text tokens."""
+MERGES = ("Ġ t", "h e", "Ġt he", "i n", "e r", "o n")
+N_BYTES = 256
+DOLLAR = ord("$")
+
+
+@dataclass(frozen=True)
+class ToyGeometry:
+    """Sizes of a toy. The default is two thin layers; `heads * head_dim` need not be `hidden`."""
+
+    hidden: int = 64
+    layers: int = 2
+    heads: int = 2
+    kv_heads: int = 1
+    head_dim: int = 32
+    feed_forward: int = 128
+    n_filler_tokens: int = 0
+    """Text tokens that nothing merges into, to make the vocabulary as large as a real one."""
+    context_length: int = 1024
+    tensor_type: GGMLQuantizationType = GGMLQuantizationType.F32
+
+
+@dataclass(frozen=True)
+class ToyModel:
+    """What `write_toy_model` writes; the defaults are sound."""
+
+    geometry: ToyGeometry = field(default_factory=ToyGeometry)
+    architecture: str = "hunyuan-dense"
+    pre_tokenizer: Literal["hunyuan", "hunyuan-dense"] = "hunyuan"
+    eos_token: str = "<|eos|>"
+    """Text of the token that the header calls EOS; `$` reproduces the published fault."""
+    control_tokens: tuple[str, ...] = CONTROL_TOKENS
+    seed: int = 0
+    skipped_keys: frozenset[str] = frozenset()
+    skipped_tensors: frozenset[str] = frozenset()
+    scale: float = 1.0
+    """Multiplies the weights; NaN makes every logit NaN."""
+
+
+def control_id(
+    text: str, *, geometry: ToyGeometry | None = None, control_tokens: tuple[str, ...] = CONTROL_TOKENS
+) -> int:
+    """Return the id of a control token."""
+    filler = geometry.n_filler_tokens if geometry else 0
+    return N_BYTES + len(MERGES) + filler + control_tokens.index(text)
+
+
+def write_toy_model(path: Path, model: ToyModel | None = None) -> Path:
+    """Write a GGUF file; under 0.1 s for the default."""
+    model = model or ToyModel()
+    writer = _Writer(str(path), model.architecture)
+    writer.skipped = model.skipped_keys
+    _add_hyperparameters(writer, model)
+    _add_vocabulary(writer, model)
+    for name, shape in _tensor_shapes(model).items():
+        if name not in model.skipped_tensors:
+            _add_tensor(writer, name, shape, model=model)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+    return path
+
+
+class _Writer(GGUFWriter):
+    skipped: frozenset[str] = frozenset()
+
+    def add_key_value(self, key: str, *arguments: object, **options: object) -> None:
+        if key not in self.skipped:
+            super().add_key_value(key, *arguments, **options)
+
+
+def _add_hyperparameters(writer: GGUFWriter, model: ToyModel) -> None:
+    geometry = model.geometry
+    writer.add_name("toy")
+    writer.add_file_type(0)
+    writer.add_context_length(geometry.context_length)
+    writer.add_embedding_length(geometry.hidden)
+    writer.add_block_count(geometry.layers)
+    writer.add_feed_forward_length(geometry.feed_forward)
+    writer.add_head_count(geometry.heads)
+    writer.add_head_count_kv(geometry.kv_heads)
+    writer.add_key_length(geometry.head_dim)
+    writer.add_value_length(geometry.head_dim)
+    writer.add_layer_norm_rms_eps(1e-5)
+    writer.add_rope_freq_base(11158840.0)
+
+
+def _add_vocabulary(writer: GGUFWriter, model: ToyModel) -> None:
+    tokens = text_tokens(model.geometry)
+    everything = [*tokens, *model.control_tokens]
+    types = [TokenType.NORMAL] * len(tokens) + [TokenType.CONTROL] * len(model.control_tokens)
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre(model.pre_tokenizer)
+    writer.add_token_list(everything)
+    writer.add_token_types(types)
+    writer.add_token_merges(list(MERGES))
+    writer.add_eos_token_id(everything.index(model.eos_token))
+    for key, text in (("bos", "<|startoftext|>"), ("pad", "<|pad|>")):
+        if text in model.control_tokens:
+            getattr(writer, f"add_{key}_token_id")(everything.index(text))
+
+
+def text_tokens(geometry: ToyGeometry) -> list[str]:
+    """Return the text vocabulary: the 256 bytes in their byte-level spelling, ids 0 to 255, then merges and filler."""
+    printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    spelled = {byte: chr(byte) for byte in printable}
+    for byte in range(N_BYTES):
+        spelled.setdefault(byte, chr(N_BYTES + len(spelled) - len(printable)))
+    merged = [merge.replace(" ", "") for merge in MERGES]
+    return [*(spelled[byte] for byte in range(N_BYTES)), *merged, *(f"~{i}~" for i in range(geometry.n_filler_tokens))]
+
+
+def _tensor_shapes(model: ToyModel) -> dict[str, tuple[int, ...]]:
+    geometry = model.geometry
+    n_tokens = len(text_tokens(geometry)) + len(model.control_tokens)
+    hidden, feed_forward = geometry.hidden, geometry.feed_forward
+    queries, keys = geometry.heads * geometry.head_dim, geometry.kv_heads * geometry.head_dim
+    shapes: dict[str, tuple[int, ...]] = {"token_embd": (n_tokens, hidden), "output_norm": (hidden,)}
+    for layer in range(geometry.layers):
+        shapes |= {
+            f"blk.{layer}.attn_norm": (hidden,),
+            f"blk.{layer}.attn_q": (queries, hidden),
+            f"blk.{layer}.attn_k": (keys, hidden),
+            f"blk.{layer}.attn_v": (keys, hidden),
+            f"blk.{layer}.attn_output": (hidden, queries),
+            f"blk.{layer}.attn_q_norm": (geometry.head_dim,),
+            f"blk.{layer}.attn_k_norm": (geometry.head_dim,),
+            f"blk.{layer}.ffn_norm": (hidden,),
+            f"blk.{layer}.ffn_gate": (feed_forward, hidden),
+            f"blk.{layer}.ffn_up": (feed_forward, hidden),
+            f"blk.{layer}.ffn_down": (hidden, feed_forward),
+        }
+    return {f"{name}.weight": shape for name, shape in shapes.items()}
+
+
+def _add_tensor(writer: GGUFWriter, name: str, shape: tuple[int, ...], *, model: ToyModel) -> None:
+    layer_free_name = ".".join(part for part in name.split(".") if not part.isdigit())
+    seed = [model.seed, *layer_free_name.encode()]  # all layers share their weights: large toys are written fast
+    weights = np.random.default_rng(seed).standard_normal(shape, dtype=np.float32) * np.float32(model.scale)
+    if len(shape) == 1:
+        writer.add_tensor(name, 1 + 0.1 * weights)
+        return
+    weights *= np.float32(shape[-1] ** -0.5)
+    tensor_type = model.geometry.tensor_type
+    writer.add_tensor(name, quantize(weights, tensor_type), raw_dtype=tensor_type)
