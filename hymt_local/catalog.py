@@ -10,7 +10,7 @@ import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 from msgspec import Meta, Struct
@@ -33,6 +33,8 @@ FileName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*\.gguf$")]
 Territory = Annotated[str, Meta(pattern=r"^[A-Z]{2}$")]
 Count = Annotated[int, Meta(ge=1, le=2**31 - 1)]
 TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
+
+_S = TypeVar("_S", bound=Struct)
 
 ALL_TAGS: tuple[str, ...] = tuple(language.tag for language in LANGUAGES)
 _F16_BYTES = 2
@@ -166,21 +168,6 @@ class ModelSpec(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
         """Return the weights plus the KV cache in f16; compute buffers come on top."""
         return file_bytes + self.kv_bytes_per_token * (context_length or self.context_length)
 
-    def get_file(self, quantization: str | None = None) -> ModelFile:
-        """Return the published file of a quantization in any case, or the preferred one.
-
-        Raises:
-            ModelNotFoundError: there is none, or none that this program can run.
-        """
-        usable = [file for file in self.files if file.supported]
-        for file in self.files if quantization else usable:
-            if quantization is None or file.quantization.lower() == quantization.lower():
-                return file
-        listed = ", ".join(file.quantization for file in usable)
-        wanted = f"{self.id}:{quantization}" if quantization else self.id
-        hint = f"published: {listed}" if listed else f"convert it: `hymt convert {self.repo}`" if self.repo else ""
-        raise ModelNotFoundError(f"no GGUF of {wanted} is published", hint=hint)
-
 
 @dataclass(frozen=True, slots=True)
 class ModelRef:
@@ -216,22 +203,6 @@ class Catalog:
             if spec.id.lower() == model_id.lower():
                 return spec
         raise ModelNotFoundError(f"unknown model {model_id[:80]!r}", hint=self._near_miss(model_id))
-
-    def identify(self, *names: str | None) -> ModelSpec | None:
-        """Return the model that the first telling name belongs to: `general.name` of a GGUF, its file name, ..."""
-        for name in filter(None, names):
-            for spec in self.models:
-                if any(re.search(pattern, name, re.IGNORECASE) for pattern in spec.name_patterns):
-                    return spec
-        return None
-
-    def find_file(self, sha256: str) -> tuple[ModelSpec, ModelFile] | None:
-        """Return the published file with this digest and its model."""
-        for spec in self.models:
-            for file in spec.files:
-                if file.sha256 == sha256:
-                    return spec, file
-        return None
 
     def _near_miss(self, model_id: str) -> str:
         from difflib import get_close_matches
@@ -287,15 +258,26 @@ def _read(path: Path, *, base: _CatalogFile | None = None) -> _CatalogFile:
     try:
         raw = tomllib.loads(path.read_text(encoding="utf-8"))
         document = msgspec.convert(raw, _Document)
+        _check_shared(document)
         shared = _merge_shared(document, base)
         models = [_resolve(table, shared, path=f"$.models[{index}]") for index, table in enumerate(document.models)]
-        specs = tuple(_convert(table, index) for index, table in enumerate(models))
+        specs = tuple(_convert_model(table, index) for index, table in enumerate(models))
         _require_unique("id", (spec.id.lower() for spec in specs))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}", hint="check that the file can be read") from error
     except ValueError as error:  # broken UTF-8 or TOML, msgspec's ValidationError, and our own rules
         raise ConfigError(f"{path}: {error}", hint="see models.toml of hymt-local for the form of a catalog") from error
     return _CatalogFile(specs, shared)
+
+
+def _check_shared(document: _Document) -> None:
+    """Check what no model may use yet."""
+    for name, terms in document.licences.items():
+        _convert_at(f"$.licences.{name}", {"id": name, **terms}, Licence)
+    for name, keys in document.families.items():
+        for key in keys:
+            if key not in ModelSpec.__struct_fields__:
+                raise ValueError(f"unknown key `{key}` - at `$.families.{name}`")
 
 
 def _merge_shared(document: _Document, base: _CatalogFile | None) -> dict[str, dict[str, Any]]:
@@ -327,12 +309,20 @@ def _entry(entries: Mapping[str, Any], name: object, *, path: str) -> dict[str, 
     return entry
 
 
-def _convert(table: dict[str, Any], index: int) -> ModelSpec:
+def _convert_model(table: dict[str, Any], index: int) -> ModelSpec:
     try:
-        return msgspec.convert(table, ModelSpec)
+        return _convert_at(f"$.models[{index}]", table, ModelSpec)
+    except ValueError as error:
+        raise ValueError(f"{error} (model {table.get('id')!r})") from error
+
+
+def _convert_at(path: str, table: dict[str, Any], kind: type[_S]) -> _S:
+    """Convert a part of a file; a complaint names the place in the whole."""
+    try:
+        return msgspec.convert(table, kind)
     except msgspec.ValidationError as error:
         message, _, inner = str(error).partition(" - at `$")
-        raise ValueError(f"{message} - at `$.models[{index}]{inner or '`'} (model {table.get('id')!r})") from error
+        raise ValueError(f"{message} - at `{path}{inner or '`'}") from error
 
 
 def _require_known(field: str, tags: Iterable[str], known: tuple[str, ...]) -> None:
