@@ -15,7 +15,7 @@ import zlib
 from array import array
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice, pairwise
 from typing import Literal, NamedTuple
@@ -37,7 +37,8 @@ _SYMBOLS = frozenset("%&#@*/\\_")
 _UNSPACED_BLOCKS = (
     (0x0E00, 0x109F),  # Thai, Lao, Tibetan, Burmese
     (0x1780, 0x17FF),  # Khmer
-    (0x2E80, 0x9FFF),  # Chinese characters, kana
+    (0x2E80, 0x309F),  # hiragana
+    (0x3100, 0x9FFF),  # Chinese characters; katakana before them is mostly whole words
     (0xF900, 0xFAFF),  # compatibility ideographs
     (0x20000, 0x3FFFF),  # rare ideographs
 )
@@ -157,8 +158,8 @@ class Coverage:
 
     min_probability: float
     """An answer with a token less probable than this must be withheld; 0.0 to 1.0."""
-    _automata: Mapping[str, _Automaton]
-    _target_sets: tuple[frozenset[str], ...]
+    _automata: Mapping[str, _Automaton] = field(repr=False)
+    _target_sets: tuple[frozenset[str], ...] = field(repr=False)
 
     @classmethod
     def from_metadata(cls, metadata: Mapping[str, object]) -> Coverage | None:
