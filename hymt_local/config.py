@@ -30,10 +30,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     source_lang: Annotated[str | None, msgspec.Meta(description="source language; unset means detect it")] = None
     target_lang: Annotated[str | None, msgspec.Meta(description="target language when none is named")] = None
     threads: Annotated[
-        int | None, msgspec.Meta(ge=1, le=512, description="decode threads; unset: physical cores less one")
+        Annotated[int, msgspec.Meta(ge=1, le=512)] | None,
+        msgspec.Meta(description="decode threads; unset: physical cores less one"),
     ] = None
     context_length: Annotated[
-        int | None, msgspec.Meta(ge=256, le=262144, description="context in tokens; unset: the model's usual one")
+        Annotated[int, msgspec.Meta(ge=256, le=262144)] | None,
+        msgspec.Meta(description="context in tokens; unset: the model's usual one"),
     ] = None
     gpu_layers: Annotated[int, msgspec.Meta(ge=0, le=1000, description="layers on the GPU; 0 means CPU only")] = 0
     temperature: Annotated[float, msgspec.Meta(ge=0.0, le=2.0, description="0 is greedy and repeatable")] = 0.0

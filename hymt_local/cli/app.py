@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -61,13 +62,13 @@ class LazyGroup(click.Group):
 )
 @click.version_option(__version__, "-V", "--version", prog_name="hymt")
 def hymt_command() -> None:
-    r"""A private translator: Tencent's Hunyuan models on this machine, offline.
+    """A private translator: Tencent's Hunyuan models on this machine, offline.
 
     \b
     hymt                        open the terminal UI
     hymt "Good morning" -t fr   translate a text; options as in `hymt translate --help`
     echo hello | hymt -t fr     translate standard input
-    """
+    """  # noqa: D301 (\b is click's mark for a paragraph that is not to be wrapped)
 
 
 def run(arguments: Sequence[str], *, open_terminal_ui: Callable[[Application], int] | None = None) -> int:
@@ -89,6 +90,9 @@ def run(arguments: Sequence[str], *, open_terminal_ui: Callable[[Application], i
         return _reader_gone()
     except OSError as error:
         return _report(_system_report(error), as_json=as_json)
+    except Exception as error:  # the last resort of a front end: a defect of ours, never a traceback on the screen
+        logging.getLogger(__name__).exception("unexpected error")
+        return _report(_defect_report(error), as_json=as_json)
     return result if isinstance(result, int) else 0
 
 
@@ -121,6 +125,12 @@ def _system_report(error: OSError) -> ErrorReport:
 
     where = f" ({error.filename})" if error.filename else ""
     return StoreError(f"{error.strerror or error}{where}", hint="check permissions and free space").report()
+
+
+def _defect_report(error: Exception) -> ErrorReport:
+    return HymtError(
+        f"internal error: {type(error).__name__}: {error}", hint="this is a defect of hymt-local; please report it"
+    ).report()
 
 
 def _reader_gone() -> int:

@@ -17,7 +17,6 @@ from hymt_local.errors import (
     EXIT_SEGMENTS_FAILED,
     CancelledError,
     EmptyInputError,
-    HymtError,
     InputEncodingError,
     UsageError,
 )
@@ -250,20 +249,11 @@ def _exit_status(last: LastEvent, request: TranslationRequest, presentation: Pre
             _print_result(last, request, presentation)
             return EXIT_SEGMENTS_FAILED if last.failed else EXIT_DONE
         case Failed(error=report):
-            raise _Reported(report)
+            from hymt_local.jobs import error_of
+
+            raise error_of(report)
         case _:
             raise CancelledError("interrupted")
-
-
-class _Reported(HymtError):
-    """Carries a finished report to the root."""
-
-    def __init__(self, report: Any) -> None:
-        super().__init__(report.message, hint=report.hint)
-        self._report = report
-
-    def report(self) -> Any:
-        return self._report
 
 
 def _print_result(last: Finished, request: TranslationRequest, presentation: Presentation) -> None:
