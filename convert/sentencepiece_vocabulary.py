@@ -68,7 +68,7 @@ def _load(content: bytes) -> Any:
 
 def _read_pieces(content: bytes) -> list[tuple[str, TokenType, float]]:
     try:
-        messages = [dict(_fields(value)) for number, value in _fields(content) if number == _PIECE and value]
+        messages = [dict(_fields(value)) for number, value in _fields(content) if number == _PIECE]
         return [_piece(message) for message in messages]
     except (IndexError, ValueError, TypeError, struct.error) as error:
         raise ModelFileError(f"tokenizer.model has a damaged piece: {error}", hint="Download it again.") from error
@@ -97,17 +97,24 @@ def _read_settings(content: bytes) -> _Settings:
         sections = dict(_fields(content))
         trainer = dict(_fields(sections.get(_TRAINER_SPEC, b"")))
         normalizer = dict(_fields(sections.get(_NORMALIZER_SPEC, b"")))
+        return _Settings(
+            model_type=_number(trainer, 3, 1),
+            byte_fallback=bool(_number(trainer, 35, 0)),
+            whitespace_as_suffix=bool(_number(trainer, 24, 0)),
+            has_normalization=bool(normalizer.get(2) or normalizer.get(6)),
+            add_dummy_prefix=bool(_number(normalizer, 3, 1)),
+            remove_extra_whitespaces=bool(_number(normalizer, 4, 1)),
+            escape_whitespaces=bool(_number(normalizer, 5, 1)),
+        )
     except (IndexError, ValueError) as error:
         raise ModelFileError(f"tokenizer.model is damaged: {error}", hint="Download it again.") from error
-    return _Settings(
-        model_type=int(trainer.get(3, 1)),
-        byte_fallback=bool(trainer.get(35, False)),
-        whitespace_as_suffix=bool(trainer.get(24, False)),
-        has_normalization=bool(normalizer.get(2) or normalizer.get(6)),
-        add_dummy_prefix=bool(normalizer.get(3, True)),
-        remove_extra_whitespaces=bool(normalizer.get(4, True)),
-        escape_whitespaces=bool(normalizer.get(5, True)),
-    )
+
+
+def _number(message: dict[int, int | bytes], field: int, default: int) -> int:
+    value = message.get(field, default)
+    if not isinstance(value, int):
+        raise ValueError(f"field {field} is no number")
+    return value
 
 
 def _fields(message: int | bytes) -> Iterator[tuple[int, int | bytes]]:
