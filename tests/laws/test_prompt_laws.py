@@ -30,7 +30,7 @@ CONTROL_TEXTS = ("<|extra_0|>", "<|startoftext|>", "<｜hy_Assistant｜>", "<thi
 VARIABLES = ("{source_text}", "{target_lang}", "{target_language}", "{0}", "{}", "{{", "}", "\\1", "%s")
 
 tags = st.sampled_from([language.tag for language in LANGUAGES])
-plain = st.text(st.characters(exclude_categories=("Cs",), exclude_characters=(MARK, OTHER_MARK)))
+plain = st.text(st.characters(codec="utf-8", exclude_characters=(MARK, OTHER_MARK)))
 texts = st.lists(st.one_of(plain, st.sampled_from(CONTROL_TEXTS + VARIABLES))).map("".join)
 
 
