@@ -11,26 +11,32 @@ from dataclasses import dataclass
 
 from hymt_local.segment import Span
 
-_PATTERNS: tuple[tuple[str, str], ...] = (
-    # Ordered: at one position the first match wins. No pattern backtracks more than linearly.
-    ("code", r"`[^`\n]{1,500}`"),
-    ("url", r"\b(?:https?|ftp|file|wss?)://[^\s<>\"'`\u3000-\u303f\uff00-\uffef]+|\bwww\.[\w-]+\.[^\s<>\"'`\u3000-\u303f\uff00-\uffef]+"),
-    ("email", r"(?<![\w.+-])[\w.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+"),
-    ("control", r"<[|｜][^|｜<>\s]{1,60}[|｜]>"),
-    ("tag", r"</?[A-Za-z][\w:.-]{0,60}(?:\s[^<>]{0,500})?/?>|<\d\d:\d\d[\d:.]{0,12}>"),
-    ("entity", r"&(?:#\d{1,7}|#x[0-9A-Fa-f]{1,6}|[A-Za-z]\w{1,30});"),
-    ("mustache", r"\{\{\{[^{}\n]{1,200}\}\}\}|\{\{[^{}\n]{1,200}\}\}"),
-    ("shell", r"\$\{[^{}\s]{1,200}\}|\$\([^()\n]{1,200}\)|\$[A-Z_][A-Z0-9_]{0,60}\b"),
-    ("brace", r"%?\{[A-Za-z0-9_][\w.\[\]]{0,60}(?:![rsa])?(?::[^{}\s]{0,40})?\}|\{[A-Za-z0-9_]\w{0,60}(?:,\s*\w{1,20}){1,2}\}|\{\}"),
-    ("printf", r"%(?:\([^()\s]{1,60}\)|<\w{1,60}>|\d{1,2}\$)?(?:[-+#0]{0,4}\d{0,3}(?:\.\d{1,3})?(?:hh|h|ll|l|q|z|t)?[sdiufFeEgGxXoc@]\b|@|%)"),
-    ("dunder", r"__[A-Za-z0-9][A-Za-z0-9_]{0,60}?__"),
-    ("path", r"(?<![\w./\\:~-])(?:(?:~|\.{1,2})?/[\w.@%+~-]+(?:/[\w.@%+~-]*)*|[A-Za-z]:\\[\w.@%+~\\-]+)"),
-    ("uuid", r"\b[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\b"),
-    ("hash", r"\b(?=[A-Fa-f]{0,63}\d)[0-9A-Fa-f]{16,128}\b"),
-)  # fmt: skip
-
-_GRAMMAR = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _PATTERNS), re.ASCII)
-_URL_ENDINGS = ".,;:!?)]}»”’"
+# Ordered: at one position the first match wins. Every repetition is bounded or cannot overlap its neighbour, so that a
+# search takes linear time. ASCII matching: letters of other scripts beside a literal do not become part of it.
+_ADDRESS = r"[^\s<>\"'`\u3000-\u303f\uff00-\uffef]+"
+_NAME = r"[A-Za-z0-9_]\w{0,60}"
+_FOLDER = r"[\w.@%+~-]"
+_CONVERSION = r"[-+#0]{0,4}\d{0,3}(?:\.\d{1,3})?(?:hh|h|ll|l|q|z|t)?[sdiufFeEgGxXoc]\b"
+_PATTERNS = {
+    "code": r"`[^`\n]{1,500}`",
+    "url": rf"\b(?:https?|ftp|file|wss?)://{_ADDRESS}|\bwww\.[\w-]+\.{_ADDRESS}",
+    "email": r"(?<![\w.+-])[\w.+-]{1,64}@[A-Za-z0-9-]{1,63}(?:\.[A-Za-z0-9-]{1,63})+",
+    "control": r"<[|｜][^|｜<>\s]{1,60}[|｜]>",
+    "tag": r"</?[A-Za-z][\w:.-]{0,60}(?:\s[^<>]{0,500})?/?>|<\d\d:\d\d[\d:.]{0,12}>",
+    "entity": r"&(?:#\d{1,7}|#x[0-9A-Fa-f]{1,6}|[A-Za-z]\w{1,30});",
+    "mustache": r"\{\{\{[^{}\n]{1,200}\}\}\}|\{\{[^{}\n]{1,200}\}\}",
+    "shell": r"\$\{[^{}\s]{1,200}\}|\$\([^()\n]{1,200}\)|\$[A-Z_][A-Z0-9_]{0,60}\b",
+    "brace": rf"%?\{{{_NAME}(?:[.\[][\w.\[\]]{{1,60}})?(?:![rsa])?(?::[^{{}}\s]{{0,40}})?\}}"
+    rf"|\{{{_NAME}(?:,\s?\w{{1,20}}){{1,2}}\}}|\{{\}}",
+    "printf": rf"%(?:\([^()\s]{{1,60}}\)|<\w{{1,60}}>|\d{{1,2}}\$)?(?:{_CONVERSION}|@)|%%",
+    "dunder": r"__[A-Za-z0-9]\w{0,60}?__",
+    "path": rf"(?<![\w./\\:~-])(?:(?:~|\.{{1,2}})/{_FOLDER}+(?:/{_FOLDER}*)*|/{_FOLDER}+(?:/{_FOLDER}*)+"
+    r"|[A-Za-z]:\\[\w.@%+~\\-]+)",
+    "uuid": r"\b[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\b",
+    "hash": r"\b(?=[A-Fa-f]{0,63}\d)[0-9A-Fa-f]{16,128}\b",
+}
+_GRAMMAR = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _PATTERNS.items()), re.ASCII)
+_ADDRESS_ENDINGS = ".,;:!?)]}»”’"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,5 +62,5 @@ def without_literals(text: str) -> str:
 def _literal(match: re.Match[str]) -> Literal:
     kind, found = str(match.lastgroup), match.group()
     if kind == "url":  # the punctuation of the sentence is not part of the address
-        found = found.rstrip(_URL_ENDINGS)
+        found = found.rstrip(_ADDRESS_ENDINGS)
     return Literal(kind, found, Span(match.start(), match.start() + len(found)))
