@@ -148,7 +148,7 @@ def _ends_in_blocks(text: str, lang: str) -> Iterator[int]:
         sentences = _sentences(text[start : start + _BLOCK_CHARACTERS], lang)
         is_last = start + _BLOCK_CHARACTERS >= len(text)
         whole = sentences if is_last else sentences[:-1]  # the last one may go on in the next block
-        yield from accumulate(map(len, whole), initial=start)
+        yield from (start + length for length in accumulate(map(len, whole)))
         start += sum(map(len, whole or sentences))
 
 
