@@ -29,6 +29,8 @@ PRE_TOKENIZERS: Mapping[tuple[str, ...], str] = {
 }
 """Successive split patterns -> llama.cpp's name for them."""
 
+_RARE = 1000
+"""One such token in so many is a curiosity, more are another tokenizer."""
 _FORBIDDEN_MODEL_SETTINGS = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback")
 
 
@@ -43,7 +45,11 @@ def read_bpe_vocabulary(checkpoint: Checkpoint, *, vocab_size: int) -> Vocabular
     _check_normalizer(file.get("normalizer"))
     merges = list(_merges(model))
     _check_model(model, merges)
-    tokens = pad_tokens(_collect_tokens(model["vocab"], file.get("added_tokens") or []), vocab_size=vocab_size)
+    numbered = _collect_tokens(model["vocab"], _added_tokens(file))
+    _check_control_unspellable(numbered, merges)
+    # llama.cpp only merges here, so a file that also looks up whole words must not depend on it.
+    unmerged = _unmerged_tokens(numbered, merges) if model.get("ignore_merges") else []
+    tokens = pad_tokens(numbered, vocab_size=vocab_size)
     return Vocabulary(
         model="gpt2",
         pre=pre,
@@ -52,6 +58,7 @@ def read_bpe_vocabulary(checkpoint: Checkpoint, *, vocab_size: int) -> Vocabular
         special_ids=special_ids(checkpoint, tokens, fallback={}),
         merges=tuple(f"{left} {right}" for left, right in merges),
         chat_template=read_chat_template(checkpoint),
+        warnings=_whole_word_warnings(unmerged, len(numbered)),
     )
 
 
@@ -112,20 +119,32 @@ def _check_model(model: Mapping[str, Any], merges: list[tuple[str, str]]) -> Non
     for left, right in merges:
         if not {left, right, left + right} <= vocab.keys():
             raise ModelFileError(f"tokenizer.json merges {left!r} and {right!r}, which are not all tokens")
-    if model.get("ignore_merges"):
-        _check_merges_suffice(vocab, merges)
 
 
-def _check_merges_suffice(vocab: Mapping[str, int], merges: list[tuple[str, str]]) -> None:
-    """Refuse a file whose whole-word lookup finds tokens that merging does not: llama.cpp only merges here."""
+def _unmerged_tokens(tokens: Mapping[int, tuple[str, TokenType]], merges: list[tuple[str, str]]) -> list[str]:
+    """Return the tokens that merging never yields: only a tokenizer that looks up whole words can emit them."""
     ranks = {pair: rank for rank, pair in enumerate(merges)}
-    for token in vocab:
-        parts = list(token)
-        while len(parts) > 1:
-            rank, place = min((ranks.get(pair, len(ranks)), place) for place, pair in enumerate(pairwise(parts)))
-            if rank == len(ranks):
-                raise refuse(f"looks up whole words (ignore_merges), and no merges lead to {token!r}")
-            parts[place : place + 2] = ["".join(parts[place : place + 2])]
+    return [text for text, kind in tokens.values() if kind is TokenType.NORMAL and not _merges_whole(text, ranks)]
+
+
+def _merges_whole(text: str, ranks: Mapping[tuple[str, str], int]) -> bool:
+    parts = list(text)
+    while len(parts) > 1:
+        rank, place = min((ranks.get(pair, len(ranks)), place) for place, pair in enumerate(pairwise(parts)))
+        if rank == len(ranks):
+            return False
+        parts[place : place + 2] = [parts[place] + parts[place + 1]]
+    return True
+
+
+def _whole_word_warnings(unmerged: list[str], total: int) -> tuple[str, ...]:
+    if not unmerged:
+        return ()
+    if len(unmerged) * _RARE > total:
+        raise refuse(
+            f"looks up whole words (ignore_merges): no merges lead to {unmerged[0]!r} and {len(unmerged)} more"
+        )
+    return (f"{len(unmerged)} tokens of the vocabulary are never used by llama.cpp, such as {unmerged[0]!r}",)
 
 
 def _merges(model: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -143,20 +162,33 @@ def _collect_tokens(vocab: Mapping[str, int], added: list[Mapping[str, Any]]) ->
     alphabet = set(byte_symbols().values())
     tokens: dict[int, tuple[str, TokenType]] = {}
     special = {item["content"]: _added_type(item) for item in added}
-    pairs = [
-        *vocab.items(),
-        *((item["content"], item["id"]) for item in added if vocab.get(item["content"]) != item["id"]),
-    ]
+    own = [(item["content"], item.get("id")) for item in added]
+    pairs = [*vocab.items(), *((text, number) for text, number in own if vocab.get(text) != number)]
     for text, number in pairs:
-        if type(number) is not int or number < 0 or number in tokens:
-            raise ModelFileError(
-                f"tokenizer.json gives the id {number} to {text!r} and to {tokens.get(number, ('?',))[0]!r}"
-            )
+        if type(number) is not int or number < 0:
+            raise ModelFileError(f"tokenizer.json gives {text!r} the id {number!r}")
+        if number in tokens:
+            raise ModelFileError(f"tokenizer.json gives the id {number} to {text!r} and to {tokens[number][0]!r}")
         kind = special.get(text, TokenType.NORMAL)
         if kind is TokenType.NORMAL and not alphabet.issuperset(text):
             raise ModelFileError(f"tokenizer.json has the token {text!r}, which is not made of byte symbols")
         tokens[number] = (text, kind)
     return tokens
+
+
+def _added_tokens(file: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    added = file.get("added_tokens") or []
+    for item in added if isinstance(added, list) else [added]:
+        if not isinstance(item, dict) or not isinstance(item.get("content"), str) or not item["content"]:
+            raise ModelFileError(f"tokenizer.json has the malformed added token {item!r:.80}")
+    return cast("list[Mapping[str, Any]]", added)
+
+
+def _check_control_unspellable(tokens: Mapping[int, tuple[str, TokenType]], merges: list[tuple[str, str]]) -> None:
+    control = {text for text, kind in tokens.values() if kind is TokenType.CONTROL}
+    for left, right in merges:
+        if left + right in control:
+            raise refuse(f"merges plain text into the control token {left + right!r}")
 
 
 def _added_type(item: Mapping[str, Any]) -> TokenType:

@@ -45,6 +45,8 @@ def convert_command(
     from hymt_convert.conversion import ConversionRequest, plan_conversion, run_conversion
 
     plan = plan_conversion(ConversionRequest(source, output_folder, quantizations, **options))
+    for warning in plan.vocabulary.warnings:
+        click.echo(f"warning: {sanitize(warning)}", err=True)
     if dry_run:
         _print(_plan_table(plan), as_json=as_json)
         return
@@ -110,11 +112,8 @@ def _warn_of_fallbacks(report: ConversionReport) -> None:
     for file in report.files:
         if file.fallbacks:
             kinds = ", ".join(sorted(set(file.fallbacks.values())))
-            click.echo(
-                f"warning: {len(file.fallbacks)} tensors of {sanitize(file.path.name)} have rows that {file.quantization} cannot "
-                f"divide; they are stored as {kinds}",
-                err=True,
-            )
+            what = f"{len(file.fallbacks)} tensors of {sanitize(file.path.name)} are stored as {kinds}"
+            click.echo(f"warning: {what}: {file.quantization} cannot divide their rows", err=True)
 
 
 @contextlib.contextmanager

@@ -24,9 +24,13 @@ FILE_TYPES: Mapping[str, int] = {
     "Q4_0": 2, "Q4_1": 3, "Q8_0": 7, "Q5_0": 8, "Q5_1": 9, "Q2_K": 10, "Q3_K_S": 11, "Q3_K_M": 12, "Q3_K_L": 13,
     "Q4_K_S": 14, "Q4_K_M": 15, "Q5_K_S": 16, "Q5_K_M": 17, "Q6_K": 18, "IQ2_XXS": 19, "IQ2_XS": 20, "Q2_K_S": 21,
     "IQ3_XS": 22, "IQ3_XXS": 23, "IQ1_S": 24, "IQ4_NL": 25, "IQ3_S": 26, "IQ3_M": 27, "IQ2_S": 28, "IQ2_M": 29,
-    "IQ4_XS": 30, "IQ1_M": 31, "TQ1_0": 36, "TQ2_0": 37, "MXFP4_MOE": 38, "NVFP4": 39, "Q1_0": 40, "Q2_0": 41,
+    "IQ4_XS": 30, "IQ1_M": 31, "TQ1_0": 36, "TQ2_0": 37, "MXFP4_MOE": 38, "Q1_0": 40,
 }  # fmt: skip
-"""Name -> `llama_ftype` of llama-cpp-python 0.3.36."""
+"""Name -> `llama_ftype` of llama-cpp-python 0.3.36, without those its quantizer (NVFP4) or gguf 0.19 (Q2_0) refuses."""
+NEEDS_IMATRIX = frozenset({
+    "IQ1_S", "IQ1_M", "IQ2_XXS", "IQ2_XS", "IQ2_S", "IQ2_M", "IQ3_XXS", "IQ3_XS", "Q2_K_S",
+})  # fmt: skip
+"""llama.cpp refuses these without an importance matrix."""
 _MAIN_TENSOR_TYPES = {"IQ2_S": "IQ2_XS", "IQ2_M": "IQ2_S", "IQ3_XS": "IQ3_S", "IQ3_M": "IQ3_S", "MXFP4_MOE": "MXFP4"}
 _PROGRESS = re.compile(rb"\[ *(\d+)/ *(\d+)\]")
 _FAILURE = re.compile(r"failed to quantize: (.+)")
@@ -51,12 +55,20 @@ def quantization_name(text: str) -> str:
     """Return the canonical spelling of a type's name (`q4_k` means `Q4_K_M`).
 
     Raises:
-        UsageError: there is no such type.
+        UsageError: there is no such type, or it needs an importance matrix.
     """
     name = text.upper()
     name = f"{name}_M" if name in ("Q3_K", "Q4_K", "Q5_K") else name
     if name not in FILE_TYPES:
-        raise UsageError(f"unknown quantization {text!r}", hint=f"One of F32, F16, BF16, {', '.join(FILE_TYPES)}.")
+        raise UsageError(
+            f"unknown quantization {text!r}",
+            hint=f"One of F32, F16, BF16, {', '.join(n for n in FILE_TYPES if n not in NEEDS_IMATRIX)}.",
+        )
+    if name in NEEDS_IMATRIX:
+        raise UsageError(
+            f"{name} needs an importance matrix, which is not supported yet",
+            hint="Q2_K, Q3_K_M, IQ3_S and IQ3_M do not.",
+        )
     return name
 
 
@@ -106,7 +118,7 @@ def _run_child(command: list[str], quantization: str, on_step: OnStep | None) ->
     if child.returncode != 0:
         raise EngineError(
             f"llama.cpp could not quantize to {quantization}: {_last_words(log, child.returncode)}",
-            hint="Types below 3 bits need an importance matrix; Q4_K_M and Q8_0 always work.",
+            hint="Q8_0 works for every model.",
         )
 
 

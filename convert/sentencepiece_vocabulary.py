@@ -18,6 +18,8 @@ from hymt_convert.vocabulary import TokenType, Vocabulary, pad_tokens, read_chat
 from hymt_local.errors import ModelFileError
 
 _BPE = 2
+_UNUSED_SCORE = -1000.0
+"""Of padding: lower than any piece, so that no text merges into it."""
 _PIECE, _TRAINER_SPEC, _NORMALIZER_SPEC = 1, 2, 3
 
 
@@ -41,17 +43,19 @@ def read_sentencepiece_vocabulary(checkpoint: Checkpoint, *, vocab_size: int) ->
     settings = _read_settings(content)
     _check(settings)
     pieces = _read_pieces(content)
+    _check_control_unspellable(pieces)
     tokens = pad_tokens({number: piece[:2] for number, piece in enumerate(pieces)}, vocab_size=vocab_size)
     scores = [score for _, _, score in pieces]
     declared = {"bos": processor.bos_id(), "eos": processor.eos_id(), "padding": processor.pad_id()}
     fallback = {name: number if number >= 0 else None for name, number in declared.items()}
+    unused = [_UNUSED_SCORE] * (vocab_size - len(scores))
     return Vocabulary(
         model="llama",
         pre="default",
         tokens=tuple(text for text, _ in tokens),
         types=tuple(kind for _, kind in tokens),
         special_ids={**special_ids(checkpoint, tokens, fallback=fallback), "unknown": processor.unk_id()},
-        scores=(*scores, *[0.0] * (vocab_size - len(scores))),
+        scores=(*scores, *unused),
         chat_template=read_chat_template(checkpoint),
         settings={"add_space_prefix": settings.add_dummy_prefix},
     )
@@ -79,6 +83,21 @@ def _piece(message: dict[int, int | bytes]) -> tuple[str, TokenType, float]:
     if not isinstance(text, bytes) or not isinstance(score, bytes) or not isinstance(kind, int):
         raise ValueError("a field has the wrong type")
     return text.decode("utf-8"), TokenType(kind), struct.unpack("<f", score)[0]
+
+
+def _check_control_unspellable(pieces: list[tuple[str, TokenType, float]]) -> None:
+    """Refuse a vocabulary in which two plain pieces join to the text of a control token.
+
+    SentencePiece never joins them, llama.cpp does: the user's text would then hold a control token.
+    """
+    plain = {text for text, kind, _ in pieces if kind in (TokenType.NORMAL, TokenType.USER_DEFINED)}
+    for text, kind, _ in pieces:
+        if kind not in (TokenType.CONTROL, TokenType.UNKNOWN, TokenType.BYTE):
+            continue
+        for place in range(1, len(text)):
+            left, right = text[:place], text[place:]
+            if (len(left) == 1 or left in plain) and (len(right) == 1 or right in plain):
+                raise refuse(f"can join the pieces {left!r} and {right!r} to the control token {text!r}")
 
 
 def _check(settings: _Settings) -> None:

@@ -48,6 +48,8 @@ class Vocabulary:
     chat_template: str | None = None
     settings: Mapping[str, MetadataValue] = field(default_factory=dict)
     """Further keys below `tokenizer.ggml.`."""
+    warnings: tuple[str, ...] = ()
+    """What the user should know; one line each."""
 
     def metadata(self) -> dict[str, MetadataValue]:
         """Return the header keys."""
