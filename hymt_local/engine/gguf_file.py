@@ -11,6 +11,7 @@ import math
 import stat
 import struct
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -50,6 +51,9 @@ _DENSE_TENSORS = (
 _POSITIVE_KEYS = (
     "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
 )  # fmt: skip
+_ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
+_NOT_WEIGHTS = frozenset(range(24, 29))
+"""Integers and F64: no matrix product takes them."""
 _DEFAULT_ALIGNMENT = 32
 _FIRST_READ_BYTES = 1 << 20
 _MAX_KEY_BYTES = 1 << 16
@@ -140,13 +144,8 @@ def read_array(header: GgufHeader, key: str) -> list[object]:
         return value
     if not isinstance(value, SkippedArray):
         return []
-    try:
-        with header.path.open("rb") as file:
-            reader = _Reader(file, header.path, header.size_bytes)
-            reader.position = value.position
-            return reader.elements(value.type_id, value.length)
-    except OSError as error:
-        raise _unreadable(header.path, error) from error
+    with _reader_at(header, value.position) as reader:
+        return reader.elements(value.type_id, value.length)
 
 
 def check_supported(header: GgufHeader) -> None:
@@ -202,7 +201,7 @@ class _Reader:
 
     def elements(self, type_id: int, length: int) -> list[object]:
         if type_id == _STRING:
-            return [self.string() for _ in range(length)]
+            return [raw.decode("utf-8", errors="replace") for raw in self.raw_strings(length)]
         layout = self._element_layout(type_id)
         data = self.take(length * struct.calcsize(layout))
         values = struct.unpack(f"<{length}{layout[1]}", data)
@@ -224,6 +223,15 @@ class _Reader:
                 self._skip_to(position)
                 self._require(8)
         self._skip_to(position)
+
+    def raw_strings(self, length: int) -> Iterator[bytes]:
+        position, unpack = self.position, _U64.unpack_from
+        self.skip_elements(_STRING, length)
+        data = self._data
+        for _ in range(length):
+            end = position + 8 + unpack(data, position)[0]
+            yield data[position + 8 : end]
+            position = end
 
     def corrupt(self, what: str) -> ModelFileError:
         return _corrupt(self.path, what)
@@ -381,22 +389,26 @@ def _check_block_count(path: Path, metadata: Mapping[str, object]) -> None:
 
 
 def _check_architecture(header: GgufHeader) -> None:
-    if header.architecture in ARCHITECTURES:
-        return
-    named = f"architecture {header.architecture!r}" if header.architecture else "no architecture"
-    raise UnsupportedModelError(
-        f"{header.path.name} has {named}; this program runs {' and '.join(ARCHITECTURES)}",
-        hint="`hymt models list` names the models it knows",
-    )
+    if header.architecture not in ARCHITECTURES:
+        named = f"architecture {header.architecture!r}" if header.architecture else "no architecture"
+        raise UnsupportedModelError(
+            f"{header.path.name} has {named}; this program runs {' and '.join(ARCHITECTURES)}",
+            hint="`hymt models list` names the models it knows",
+        )
+    kind, n_parts = header.metadata.get("general.type", "model"), header.metadata.get("split.count", 1)
+    if kind != "model" or n_parts not in (0, 1):
+        what = f"one of {n_parts} parts of a model" if kind == "model" else f"not a model but of type {kind!r}"
+        raise UnsupportedModelError(f"{header.path.name} is {what}", hint="get the model as a single file")
 
 
 def _check_types(header: GgufHeader) -> None:
     for tensor in header.tensors:
-        if tensor.type_id in BLOCK_SIZES:
+        is_matrix = len(tensor.shape) > 1
+        if tensor.type_id in BLOCK_SIZES and (tensor.type_id not in _NOT_WEIGHTS if is_matrix else tensor.type_id == 0):
             continue
-        kind = FOREIGN_TYPES.get(tensor.type_id, "unknown here")
+        kind = FOREIGN_TYPES.get(tensor.type_id, "a kind this program cannot compute with")
         raise UnsupportedModelError(
-            f"{header.path.name} stores {tensor.name} as tensor type {tensor.type_id} ({kind})",
+            f"{header.path.name} stores {tensor.name} as tensor type {tensor.type_id}: {kind}",
             hint="use a Q4_K_M, Q6_K or Q8_0 file of the same model",
         )
 
@@ -406,26 +418,44 @@ def _check_keys(header: GgufHeader) -> None:
         _count(header, name)
     if not isinstance(header.of_architecture("attention.layer_norm_rms_epsilon"), float):
         raise _corrupt(header.path, f"no {header.architecture}.attention.layer_norm_rms_epsilon")
+    _check_heads(header)
+    _check_rope(header)
+    _check_experts(header)
+    if header.of_architecture("attention.causal") is False:
+        raise UnsupportedModelError(f"{header.path.name} does not generate text: its attention is not causal")
+
+
+def _check_heads(header: GgufHeader) -> None:
     n_heads = _count(header, "attention.head_count")
     n_kv_heads = _count(header, "attention.head_count_kv", default=n_heads)
     if n_heads % n_kv_heads:
         raise _corrupt(header.path, f"{n_heads} heads for {n_kv_heads} key-value heads")
-    _check_head_length(header, n_heads)
-    if header.architecture == MOE_ARCHITECTURE:
-        _check_experts(header)
-
-
-def _check_head_length(header: GgufHeader, n_heads: int) -> None:
     key_length = _count(header, "attention.key_length", default=_count(header, "embedding_length") // n_heads)
     for name in ("attention.value_length", "rope.dimension_count"):  # llama.cpp aborts when they differ
-        if _count(header, name, default=key_length) != key_length:
-            raise _corrupt(header.path, f"key length {key_length}, but {name} {header.of_architecture(name)!r}")
+        if _count(header, name, default=key_length) != key_length or key_length % 2:
+            raise _corrupt(header.path, f"key length {key_length}, {name} {header.of_architecture(name)!r}")
+
+
+def _check_rope(header: GgufHeader) -> None:
+    scaling = header.of_architecture("rope.scaling.type")
+    if scaling is not None and scaling not in _ROPE_SCALINGS:
+        raise UnsupportedModelError(f"{header.path.name} scales positions by {scaling!r}, which is unknown here")
+    if any(read_array(header, f"{header.architecture}.rope.dimension_sections")):
+        raise UnsupportedModelError(f"{header.path.name} is a vision model", hint="this program translates text")
 
 
 def _check_experts(header: GgufHeader) -> None:
-    n_experts, n_used = _count(header, "expert_count"), _count(header, "expert_used_count")
-    if not n_used <= n_experts <= MAX_EXPERTS:
+    n_experts, n_used, n_groups, n_layers = (
+        _count(header, name, default=0, minimum=0)
+        for name in ("expert_count", "expert_used_count", "expert_group_count", "nextn_predict_layers")
+    )
+    is_moe = header.architecture == MOE_ARCHITECTURE
+    if not is_moe <= n_used <= n_experts <= MAX_EXPERTS or (n_experts > 1) != is_moe:
         raise _corrupt(header.path, f"{n_used} of {n_experts} experts used")
+    if n_groups > 1:
+        raise UnsupportedModelError(f"{header.path.name} groups its experts, which is unknown for {MOE_ARCHITECTURE}")
+    if n_layers > _count(header, "block_count"):
+        raise _corrupt(header.path, "more prediction layers than blocks")
 
 
 def _check_tokenizer(header: GgufHeader) -> None:
@@ -444,6 +474,8 @@ def _check_tokenizer(header: GgufHeader) -> None:
     n_types = _array_length(header, "tokenizer.ggml.token_type")
     if n_types not in (0, n_tokens):
         raise _corrupt(header.path, f"{n_types} token types for {n_tokens} tokens")
+    if _n_distinct(header, "tokenizer.ggml.tokens") < n_tokens:  # llama.cpp aborts
+        raise _corrupt(header.path, "a token twice in its vocabulary")
 
 
 def _check_tensors(header: GgufHeader) -> None:
@@ -463,13 +495,32 @@ def _required_tensors(header: GgufHeader) -> Iterator[str]:
         yield from (f"blk.{block}.{part}.weight" for part in parts)
 
 
-def _count(header: GgufHeader, name: str, *, default: int | None = None) -> int:
+def _count(header: GgufHeader, name: str, *, default: int | None = None, minimum: int = 1) -> int:
     value = header.of_architecture(name)
     if value is None and default is not None:
         return default
-    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 1 << 31:
+    if isinstance(value, int) and not isinstance(value, bool) and minimum <= value < 1 << 31:
         return value
     raise _corrupt(header.path, f"{header.architecture}.{name} = {value!r}")
+
+
+def _n_distinct(header: GgufHeader, key: str) -> int:
+    value = header.metadata.get(key)
+    if not isinstance(value, SkippedArray) or value.type_id != _STRING:
+        return len(set(map(str, read_array(header, key))))
+    with _reader_at(header, value.position) as reader:
+        return len(set(reader.raw_strings(value.length)))
+
+
+@contextmanager
+def _reader_at(header: GgufHeader, position: int) -> Iterator[_Reader]:
+    try:
+        with header.path.open("rb") as file:
+            reader = _Reader(file, header.path, header.size_bytes)
+            reader.position = position
+            yield reader
+    except OSError as error:
+        raise _unreadable(header.path, error) from error
 
 
 def _array_length(header: GgufHeader, key: str) -> int:
