@@ -1,0 +1,94 @@
+"""The line above the panes: from which language, into which, and the swap between them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import ClassVar
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.message import Message
+from textual.widgets import Static
+
+from hymt_local.language import Language
+
+
+class Side(StrEnum):
+    """Which of the two languages."""
+
+    SOURCE = "source"
+    TARGET = "target"
+
+    @property
+    def other(self) -> Side:
+        """The opposite one."""
+        return Side.TARGET if self is Side.SOURCE else Side.SOURCE
+
+
+class Pressable(Static):
+    """A word that acts when it is clicked, or with enter while it has the focus."""
+
+    can_focus = True
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "press", "Choose", show=False)]
+
+    class Pressed(Message):
+        """It was clicked or entered."""
+
+        def __init__(self, pressable: Pressable) -> None:
+            super().__init__()
+            self.pressable = pressable
+
+        @property
+        def control(self) -> Pressable:
+            """For `on` selectors."""
+            return self.pressable
+
+    def on_click(self, event: events.Click) -> None:
+        """Act on a click."""
+        event.stop()
+        self.action_press()
+
+    def action_press(self) -> None:
+        """Tell the screen."""
+        self.post_message(self.Pressed(self))
+
+
+class LanguageBar(Horizontal):
+    """Shows both languages. Args: the languages by tag."""
+
+    def __init__(self, languages: Mapping[str, Language], *, id: str) -> None:  # noqa: A002
+        super().__init__(id=id)
+        self._languages = languages
+
+    def compose(self) -> ComposeResult:
+        """Lay out the two languages and the swap sign."""
+        yield Pressable(id="source-language", markup=False)
+        yield Pressable("⇄", id="swap", markup=False)
+        yield Pressable(id="target-language", markup=False)
+
+    def show_source(self, tag: str | None, *, detected: str | None, confidence: float | None) -> None:
+        """Show the source language, or what was detected when it is left open."""
+        text = self._label(tag) if tag is not None else self._detected(detected, confidence)
+        self.query_one("#source-language", Static).update(text)
+
+    def show_target(self, tag: str) -> None:
+        """Show the target language."""
+        self.query_one("#target-language", Static).update(self._label(tag))
+
+    def _detected(self, tag: str | None, confidence: float | None) -> Content:
+        if tag is None or tag not in self._languages:
+            return Content.styled("Detect language", "bold")
+        share = "" if confidence is None else f" {confidence:.0%}"
+        return self._label(tag) + Content.styled(f" · detected{share}", "$foreground-muted")
+
+    def _label(self, tag: str) -> Content:
+        """Return the English name, then the language's own where it differs."""
+        language = self._languages.get(tag)
+        if language is None:
+            return Content.styled(tag, "bold")
+        own = "" if language.native == language.english else f" · {language.native}"
+        return Content.assemble((language.english, "bold"), (own, "$foreground-muted"))
