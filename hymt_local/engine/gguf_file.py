@@ -44,6 +44,13 @@ FOREIGN_TYPES: Mapping[int, str] = {
 }
 """Type ids this model family uses for formats of its own; llama.cpp has since given them to others (NVFP4, Q2_0)."""
 
+FILE_TYPES: Mapping[int, str] = {
+    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M",
+    13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 25: "IQ4_NL", 30: "IQ4_XS",
+    32: "BF16",
+}  # fmt: skip
+"""`general.file_type` -> name (llama.cpp's enum llama_ftype)."""
+
 _DENSE_TENSORS = (
     "attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "attn_q_norm", "attn_k_norm",
     "ffn_norm", "ffn_gate", "ffn_up", "ffn_down",
@@ -160,6 +167,12 @@ def check_supported(header: GgufHeader) -> None:
     _check_keys(header)
     _check_tokenizer(header)
     _check_tensors(header)
+
+
+def quantization_of(header: GgufHeader) -> str:
+    """Return the name of the file's quantization, such as `Q4_K_M`, or `type N` for an unusual one."""
+    file_type = header.metadata.get("general.file_type")
+    return FILE_TYPES.get(file_type, f"type {file_type}") if isinstance(file_type, int) else "unknown"
 
 
 class _Reader:

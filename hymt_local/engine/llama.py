@@ -1,0 +1,326 @@
+"""llama.cpp as a backend: the only module that imports llama_cpp, on its ctypes layer, with a token loop of its own.
+
+Nearly every misuse of the C API kills the process instead of returning an error, so each call's preconditions are
+checked here first: open handles, ids in range, batches within bounds, one thread, a file that has not shrunk.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import functools
+import logging
+import os
+import platform
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import psutil  # type: ignore[import-untyped]
+
+from hymt_local.engine.base import (
+    Backend,
+    BackendOpener,
+    GenerationEvent,
+    GenerationRequest,
+    ModelInfo,
+)
+from hymt_local.engine.cancel import CancelFlag
+from hymt_local.engine.context import check_fits
+from hymt_local.engine.fingerprint import file_fingerprint
+from hymt_local.engine.gguf_file import GgufHeader, check_supported, quantization_of, read_header
+from hymt_local.engine.llama_context import ContextShape, LlamaContext, native_function
+from hymt_local.engine.llama_vocabulary import Vocabulary
+from hymt_local.engine.sampling import Chooser, Greedy, Sampled, check_sampling
+from hymt_local.engine.token_loop import PROMPT_SLICE, TokenLoop
+from hymt_local.errors import DecodeError, EngineError, EngineLoadError, EngineUnavailableError, ModelFileError
+
+TINY_MODEL_BYTES = 64 << 20
+"""Below it one thread is fastest: several would mostly wait for each other."""
+SPIN_COUNT = "2000"
+"""Of libgomp's barriers: with its default, decoding collapses as soon as other programs want the cores."""
+LOG_TAIL_LINES = 50
+
+_logger = logging.getLogger(__name__)
+_library_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaOptions:
+    """How to load a model."""
+
+    context_length: int = 4096
+    """Tokens of prompt and answer together; at most what the model was trained for."""
+    threads: int | None = None
+    """None: physical cores less one, or one for tiny models."""
+    micro_batch: int = PROMPT_SLICE
+    """Tokens computed at once; smaller ones bound the time to cancel on a GPU, which cannot be interrupted."""
+    gpu_layers: int = 0
+    """0 is the CPU alone, a negative number all layers."""
+    use_mmap: bool = True
+    name: str = ""
+    """For `ModelInfo.name`; the file's own name for itself when empty."""
+
+
+def open_llama_backend(path: Path, options: LlamaOptions | None = None) -> BackendOpener:
+    """Return an opener of the GGUF file at `path`.
+
+    The opener raises ModelError when the file is refused before llama.cpp sees it, EngineUnavailableError when
+    llama-cpp-python is missing or does not load, and EngineLoadError when llama.cpp refuses or memory is short.
+    """
+    return functools.partial(_open, path, options or LlamaOptions())
+
+
+def _open(path: Path, options: LlamaOptions, on_progress: Callable[[float], bool]) -> LlamaBackend:
+    header = read_header(path)
+    check_supported(header)
+    return LlamaBackend(load_library(), header, options=options, on_progress=on_progress)
+
+
+@dataclass(frozen=True)
+class Library:
+    """The loaded C library; one per process, because its log callback is global."""
+
+    api: Any
+    """The module `llama_cpp.llama_cpp`."""
+    log: LogSink
+    callbacks: tuple[object, ...]
+    """C holds pointers to them."""
+
+    def why(self) -> str:
+        """Return what llama.cpp last said about an error."""
+        lines = [line for line in self.log.tail if "error" in line.casefold() or "fail" in line.casefold()]
+        return (lines or list(self.log.tail) or ["no reason given"])[-1]
+
+
+def load_library() -> Library:
+    """Import llama_cpp once per process, with the environment it needs. Safe from any thread.
+
+    Raises:
+        EngineUnavailableError: not installed, or not loadable on this machine.
+    """
+    with _library_lock:
+        return _import_library()
+
+
+@functools.cache
+def _import_library() -> Library:
+    prepare_environment()
+    try:
+        from llama_cpp import llama_cpp as api
+    except (ImportError, OSError, RuntimeError, AttributeError) as error:
+        raise EngineUnavailableError(f"llama-cpp-python cannot be loaded: {error}", hint="run `hymt doctor`") from error
+    sink = LogSink()
+    forward = api.llama_log_callback(sink)
+    silence = ctypes.cast(native_function("abs"), api.llama_log_callback)
+    api.llama_log_set(forward, None)
+    atexit.register(api.llama_log_set, silence, None)  # C may still log when Python is gone
+    api.llama_backend_init()
+    return Library(api, sink, (forward, silence))
+
+
+def prepare_environment() -> None:
+    """Set what libgomp and ggml read when they are loaded; what the user has set stays."""
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")  # else an abort starts gdb
+    is_set = any(name.startswith(("OMP_", "GOMP_", "KMP_")) for name in os.environ)
+    if sys.platform == "linux" and not is_set:
+        os.environ["GOMP_SPINCOUNT"] = SPIN_COUNT
+
+
+class LogSink:
+    """Receives llama.cpp's log: lines go to `logging` at DEBUG, the last ones are kept for error messages."""
+
+    def __init__(self) -> None:
+        self.tail: deque[str] = deque(maxlen=LOG_TAIL_LINES)
+        self._unfinished = ""
+
+    def __call__(self, level: int, text: bytes | None, user_data: object) -> None:
+        """Take a piece of log; runs on whichever thread called C."""
+        *lines, self._unfinished = (self._unfinished + (text or b"").decode("utf-8", errors="replace")).split("\n")
+        for line in lines:
+            self.tail.append(line)
+            _logger.debug("%s", line)
+
+
+class LlamaBackend(Backend):
+    """One model in one context with one sequence, whose state is reused as far as the next prompt agrees with it.
+
+    Args:
+        library: The C library.
+        header: Of the model's file, checked by `check_supported`.
+        options: How to load it.
+        on_progress: Called with 0.0 to 1.0; loading is given up when it returns False.
+    """
+
+    def __init__(
+        self,
+        library: Library,
+        header: GgufHeader,
+        *,
+        options: LlamaOptions,
+        on_progress: Callable[[float], bool],
+    ) -> None:
+        self._owner = (os.getpid(), threading.get_ident())
+        self._library = library
+        self._path = header.path
+        self._size_bytes = header.size_bytes
+        self._uses_mmap = options.use_mmap
+        self._serial = 0
+        self._file = header.path.open("rb")
+        self._model: Any = None
+        self._context: LlamaContext | None = None
+        try:
+            self._model = _load_model(library, header, options=options, on_progress=on_progress)
+            self._vocabulary = Vocabulary(library.api, self._model, header=header)
+            shape = _context_shape(header, options)
+            self._context = LlamaContext(library.api, self._model, shape=shape, n_vocab=self._vocabulary.n_tokens)
+            self._info = self._describe(options, header=header, shape=shape)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def info(self) -> ModelInfo:
+        """Facts about the loaded model."""
+        return self._info
+
+    def tokenize(self, text: str) -> tuple[int, ...]:
+        """Return the ids of plain text."""
+        self._check_usable()
+        return self._vocabulary.tokenize(text)
+
+    def generate(self, request: GenerationRequest, is_cancelled: Callable[[], bool]) -> Iterator[GenerationEvent]:
+        """Return the events of one generation; starting another one ends this one with an error.
+
+        A `CancelFlag` also stops a decode call that is under way; any other callable is polled between calls. With
+        `max_tokens` 0 the prompt is read and nothing generated.
+        """
+        context = self._check_usable()
+        self._check_request(request)
+        self._serial += 1
+        context.watch(is_cancelled if isinstance(is_cancelled, CancelFlag) else None)
+        return TokenLoop(
+            context,
+            self._vocabulary,
+            request=request,
+            chooser=self._chooser(request, context),
+            is_cancelled=is_cancelled,
+            check_usable=functools.partial(self._check_usable, self._serial),
+        ).events()
+
+    def close(self) -> None:
+        """Free context and model; closing twice is fine."""
+        if self._context is not None:
+            self._context.close()
+        if self._model:
+            self._library.api.llama_model_free(self._model)
+        self._context = self._model = None
+        self._file.close()
+
+    def _check_usable(self, serial: int | None = None) -> LlamaContext:
+        if self._context is None:
+            raise EngineError(f"the model {self._path.name} was closed", hint="open it again")
+        if self._owner != (os.getpid(), threading.get_ident()):
+            raise EngineError(f"the model {self._path.name} was opened in another thread or process")
+        if serial is not None and serial != self._serial:
+            raise DecodeError("another generation has taken this one's place")
+        if self._uses_mmap and os.fstat(self._file.fileno()).st_size < self._size_bytes:
+            raise ModelFileError(f"{self._path} was cut short while in use", hint="restore the file")
+        return self._context
+
+    def _check_request(self, request: GenerationRequest) -> None:
+        check_fits(request, context_length=self._info.context_length)
+        check_sampling(request.sampling)
+        if not request.prompt:
+            raise DecodeError("an empty prompt")
+        if min(request.prompt) < 0 or max(request.prompt) >= self._info.vocab_size:
+            raise DecodeError(f"the prompt has an id outside of 0 to {self._info.vocab_size - 1}")
+
+    def _chooser(self, request: GenerationRequest, context: LlamaContext) -> Chooser:
+        sampling = request.sampling
+        if sampling.temperature == 0:
+            return Greedy(sampling.repetition_penalty)
+        return Sampled(self._library.api, context.handle, sampling=sampling, n_vocab=self._info.vocab_size)
+
+    def _describe(self, options: LlamaOptions, *, header: GgufHeader, shape: ContextShape) -> ModelInfo:
+        api = self._library.api
+        return ModelInfo(
+            name=options.name or str(header.metadata.get("general.name", header.path.stem)),
+            architecture=header.architecture,
+            vocab_size=self._vocabulary.n_tokens,
+            context_length=shape.length,
+            quantization=quantization_of(header),
+            file_sha256=file_fingerprint(header),
+            control_tokens=self._vocabulary.control_tokens,
+            stop_ids=self._vocabulary.stop_ids,
+            n_gpu_layers=_effective_gpu_layers(api, header, options),
+            size_bytes=int(api.llama_model_size(self._model)),
+        )
+
+
+def _load_model(
+    library: Library, header: GgufHeader, *, options: LlamaOptions, on_progress: Callable[[float], bool]
+) -> Any:
+    api = library.api
+    is_given_up: list[bool] = []
+
+    def report(fraction: float, user_data: object) -> bool:
+        goes_on = on_progress(fraction)
+        if not goes_on:
+            is_given_up.append(True)
+        return goes_on
+
+    params = api.llama_model_default_params()
+    params.n_gpu_layers = options.gpu_layers
+    params.load_mode = api.LLAMA_LOAD_MODE_MMAP if options.use_mmap else api.LLAMA_LOAD_MODE_NONE
+    params.use_extra_bufts = not _is_x86()  # repacked weights there double memory and load time for 10 % more speed
+    params.load_mtp = False
+    params.progress_callback = callback = api.llama_progress_callback(report)
+    no_device = (ctypes.c_void_p * 1)(None)
+    if options.gpu_layers == 0:
+        params.devices = ctypes.addressof(no_device)
+    library.log.tail.clear()
+    model = api.llama_model_load_from_file(os.fsencode(header.path), params)
+    del callback
+    if not model:
+        what = "loading was given up" if is_given_up else f"llama.cpp cannot load {header.path.name}: {library.why()}"
+        raise EngineLoadError(what, hint="" if is_given_up else "run `hymt models verify`")
+    return model
+
+
+def _context_shape(header: GgufHeader, options: LlamaOptions) -> ContextShape:
+    trained_length = int(str(header.of_architecture("context_length")))
+    length = max(1, min(options.context_length, trained_length))
+    batch = min(PROMPT_SLICE, length)
+    return ContextShape(
+        length=length,
+        batch=batch,
+        micro_batch=max(1, min(options.micro_batch, batch)),
+        threads=options.threads or default_threads(header.size_bytes),
+        offload=options.gpu_layers != 0,
+    )
+
+
+def default_threads(model_bytes: int) -> int:
+    """Return the number of threads for a model of this size: physical cores less one, one for tiny models."""
+    if model_bytes < TINY_MODEL_BYTES:
+        return 1
+    n_cores = psutil.cpu_count(logical=False) or os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):
+        n_cores = min(n_cores, len(os.sched_getaffinity(0)))
+    return max(1, n_cores - 1)
+
+
+def _effective_gpu_layers(api: Any, header: GgufHeader, options: LlamaOptions) -> int:
+    if not api.llama_supports_gpu_offload():
+        return 0  # llama.cpp ignores the wish silently
+    n_layers = int(str(header.of_architecture("block_count"))) + 1
+    return n_layers if options.gpu_layers < 0 else min(options.gpu_layers, n_layers)
+
+
+def _is_x86() -> bool:
+    return platform.machine().casefold() in {"x86_64", "amd64", "i386", "i686", "x86"}
