@@ -43,6 +43,8 @@ def read_sentencepiece_vocabulary(checkpoint: Checkpoint, *, vocab_size: int) ->
     settings = _read_settings(content)
     _check(settings)
     pieces = _read_pieces(content)
+    if settings.add_dummy_prefix and any(kind is TokenType.USER_DEFINED for _, kind, _ in pieces):
+        raise refuse("puts a space in front of texts and has user-defined symbols, behind which llama.cpp adds another")
     _check_control_unspellable(pieces)
     tokens = pad_tokens({number: piece[:2] for number, piece in enumerate(pieces)}, vocab_size=vocab_size)
     scores = [score for _, _, score in pieces]
