@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
@@ -13,16 +13,19 @@ from textual.dom import DOMNode
 from textual.screen import Screen
 
 from hymt_local.config import Settings
-from hymt_local.jobs import Service
 from hymt_local.language import Language
 from hymt_local.sanitize import sanitize
 from hymt_local.tui.choices import ModelChoice
 from hymt_local.tui.clock import Clock, LoopClock
+from hymt_local.tui.environment import Environment
 from hymt_local.tui.help_screen import HelpScreen
 from hymt_local.tui.keymap import APP_COMMANDS, TRANSLATE_COMMANDS, UNUSED_COPY, Command, bindings
 from hymt_local.tui.status import Notice
 from hymt_local.tui.terminal import Terminal
-from hymt_local.tui.translate_screen import Environment, TranslateScreen
+from hymt_local.tui.translate_screen import TranslateScreen
+
+if TYPE_CHECKING:  # see environment.py
+    from hymt_local.jobs import Service
 
 FALLBACK_THEME = "textual-dark"
 

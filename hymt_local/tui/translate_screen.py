@@ -1,14 +1,7 @@
-"""The translate view: two panes, what is typed on one side streams translated into the other.
-
-One run at a time. A run is an async worker that reads the events of one job; cancelling the worker cancels the job, and
-what a cancelled run still has to say is ignored.
-"""
+"""The translate view: two panes, what is typed on one side streams translated into the other."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import ClassVar
 
 from textual import on, work
@@ -20,74 +13,31 @@ from textual.screen import Screen
 from textual.widgets import Footer, TextArea
 from textual.worker import Worker, WorkerState
 
-from hymt_local.config import Settings
 from hymt_local.events import (
-    Event,
-    Finished,
     Origin,
     Priority,
     SamplingParams,
-    SegmentDone,
     Started,
-    TextDelta,
     TranslationRequest,
 )
-from hymt_local.jobs import Service
-from hymt_local.language import Language
 from hymt_local.sanitize import sanitize
 from hymt_local.tui.choices import ModelChoice
 from hymt_local.tui.clipboard import CopyReport, copy_text
-from hymt_local.tui.clock import Alarm, Clock
+from hymt_local.tui.clock import Alarm
+from hymt_local.tui.environment import Environment
 from hymt_local.tui.keymap import TRANSLATE_COMMANDS, bindings
 from hymt_local.tui.language_bar import LanguageBar, Pressable, Side
 from hymt_local.tui.live import LivePause, is_live_text
 from hymt_local.tui.panes import SourceArea, TargetArea
 from hymt_local.tui.picker import LanguagePicked, LanguagePicker, ModelPicker
-from hymt_local.tui.run_state import Phase, RunState, advance
+from hymt_local.tui.run_state import Phase, RunState
+from hymt_local.tui.runner import WORKER_GROUP, Run, Runner
 from hymt_local.tui.status import Notice, StatusArea, status_of
-from hymt_local.tui.terminal import Terminal
-from hymt_local.tui.transcript import Transcript
 
-FLUSH_S = 0.05
-"""Streamed text is written at most this often: 20 repaints a second look continuous and cost half of one per token."""
-REMOTE_FLUSH_S = 0.1
 _TICK_S = 0.5
 
 SPACING_MARK_LANGUAGES = frozenset({"my", "km", "hi", "mr", "bn", "te", "gu"})
 """Languages whose rows are displaced where the terminal measures spacing marks in another way than we do."""
-
-
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """Everything around the screen that it uses and does not own."""
-
-    service: Service
-    settings: Settings
-    languages: Sequence[Language]
-    """What can be chosen, in the order to show it."""
-    models: Sequence[ModelChoice]
-    copy_file: Path
-    terminal: Terminal
-    clock: Clock
-    search_path: str | None = None
-    """Where clipboard tools are looked for; None means the process's `PATH`."""
-
-
-@dataclass(slots=True)
-class Run:
-    """One translation being shown."""
-
-    request: TranslationRequest
-    started_at: float
-    state: RunState = field(default_factory=lambda: RunState(phase=Phase.WAITING))
-    transcript: Transcript = field(default_factory=Transcript)
-    flush: Alarm | None = None
-
-    def stop_flush(self) -> None:
-        """Forget a repaint that was still to come."""
-        if self.flush is not None:
-            self.flush.cancel()
-            self.flush = None
 
 
 class TranslateScreen(Screen[None]):
@@ -114,7 +64,7 @@ class TranslateScreen(Screen[None]):
         self._is_live = environment.settings.live
         self._pause = LivePause(environment.settings.live_pause_ms / 1000)
         self._alarm: Alarm | None = None
-        self._run: Run | None = None
+        self._runner = Runner(self, view=self, environment=environment)
         self._state = RunState()
         self._is_target_current = False
 
@@ -292,98 +242,46 @@ class TranslateScreen(Screen[None]):
     # The run
 
     def _start_run(self) -> None:
-        self._stop_run()
-        request = TranslationRequest(
-            text=self._source.text,
-            target_lang=self._target_lang,
-            source_lang=self._source_lang,
-            model=self._model.ref,
-            priority=Priority.INTERACTIVE,
-            sampling=self._sampling(),
-            use_cache=self._environment.settings.cache,
+        settings = self._environment.settings
+        sampling = SamplingParams(temperature=settings.temperature, seed=settings.seed)
+        self._runner.start(
+            TranslationRequest(
+                text=self._source.text,
+                target_lang=self._target_lang,
+                source_lang=self._source_lang,
+                model=self._model.ref,
+                priority=Priority.INTERACTIVE,
+                sampling=sampling if settings.temperature else None,
+                use_cache=settings.cache,
+            )
         )
-        self._run = Run(request, self._environment.clock.now())
         self._ticker.resume()
         self._show_status()
-        self._follow(self._run)
-
-    def _sampling(self) -> SamplingParams | None:
-        settings = self._environment.settings
-        if settings.temperature == 0:
-            return None
-        return SamplingParams(temperature=settings.temperature, seed=settings.seed)
 
     def _stop_run(self, phase: Phase = Phase.IDLE) -> None:
         """Cancel the run, if any; what it has written stays."""
-        run, self._run = self._run, None
-        if run is None:
-            return
-        run.stop_flush()
-        self.workers.cancel_group(self, "translate")
-        self._ticker.pause()
-        self._state = RunState(phase=phase, model=run.state.model, model_kind=run.state.model_kind)
-        self._show_status()
+        run = self._runner.stop()
+        if run is not None:
+            self._ticker.pause()
+            self._state = RunState(phase=phase, model=run.state.model, model_kind=run.state.model_kind)
+            self._show_status()
 
-    def _forget(self) -> None:
-        """Nothing is left of the text: neither its translation nor its language."""
-        self._target.show("")
-        self._detected = self._confidence = None
-        self._state = RunState()
-        self._show_languages()
-        self._show_status()
-
-    @work(exclusive=True, group="translate", exit_on_error=False)
-    async def _follow(self, run: Run) -> None:
-        """Read the events of one job until its end; being cancelled cancels the job."""
-        job = self._environment.service.submit(run.request)
-        try:
-            async for event in job:
-                if run is not self._run:
-                    return
-                self._receive(run, event)
-        finally:
-            job.cancel()
-
-    def _receive(self, run: Run, event: Event) -> None:
-        """Take one event: text is collected and written later, everything else shows at once."""
-        run.state = advance(run.state, event)
-        match event:
-            case TextDelta():
-                run.transcript.add(event)
-            case SegmentDone():
-                run.transcript.settle(event)
-            case Started():
-                run.transcript.start(event)
-                self._detect(event)
-            case Finished():
-                run.transcript.finish(event)
-        if run.state.phase.is_active:
-            self._flush_soon(run)
-        else:
-            self._end_run(run)
-
-    def _detect(self, event: Started) -> None:
+    def run_started(self, event: Started) -> None:
+        """Show the language that was detected."""
         if event.detected_confidence is not None:
             self._detected, self._confidence = event.source_lang, event.detected_confidence
             self._show_languages()
 
-    def _flush_soon(self, run: Run) -> None:
-        if run.flush is None:
-            interval_s = REMOTE_FLUSH_S if self._environment.terminal.is_remote else FLUSH_S
-            run.flush = self._environment.clock.call_later(interval_s, lambda: self._flush(run))
+    def run_grew(self, run: Run) -> None:
+        """Show the text so far; until there is any, the older translation stays, dimmed."""
+        if text := run.transcript.text:
+            self._target.show(text)
+            self._mark_target(is_current=run.request.text == self._source.text)
+        self._show_status()
 
-    def _flush(self, run: Run) -> None:
-        run.flush = None
-        if run is self._run:
-            if text := run.transcript.text:
-                self._target.show(text)
-                self._mark_target(is_current=run.request.text == self._source.text)
-            self._show_status()
-
-    def _end_run(self, run: Run) -> None:
-        """Show the end of a run: the authoritative text, or why there is none."""
-        run.stop_flush()
-        self._run, self._state = None, run.state
+    def run_ended(self, run: Run) -> None:
+        """Show the authoritative text, or why there is none."""
+        self._state = run.state
         self._ticker.pause()
         if run.state.phase is Phase.DONE:
             self._target.show(run.transcript.text, failed_rows=run.transcript.failed_rows())
@@ -396,10 +294,18 @@ class TranslateScreen(Screen[None]):
             self._mark_target(is_current=False)
         self._show_status()
 
+    def _forget(self) -> None:
+        """Nothing is left of the text: neither its translation nor its language."""
+        self._target.show("")
+        self._detected = self._confidence = None
+        self._state = RunState()
+        self._show_languages()
+        self._show_status()
+
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """Show a fault of the program itself like any other error: the text must survive it."""
         if event.state is WorkerState.ERROR:
-            if event.worker.group == "translate":
+            if event.worker.group == WORKER_GROUP:
                 self._stop_run()
             fault = f"internal error: {event.worker.error!r}"
             self.show_notice(Notice(fault, hint="your text is untouched; please report this", is_warning=True))
@@ -446,10 +352,10 @@ class TranslateScreen(Screen[None]):
         return self._environment.terminal.cell_widths is None and not SPACING_MARK_LANGUAGES.isdisjoint(shown)
 
     def _show_status(self) -> None:
-        run = self._run
+        run = self._runner.run
         text = status_of(
             run.state if run else self._state,
-            elapsed_s=self._environment.clock.now() - run.started_at if run else 0.0,
+            elapsed_s=self._runner.elapsed_s,
             model=self._model.ref,
             model_kind=self._model.kind,
             idle=self._idle_text(),

@@ -1,0 +1,63 @@
+"""The terminal UI with everything around it faked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from hymt_local.config import Settings
+from hymt_local.language import LANGUAGES
+from hymt_local.tui.app import HymtApp
+from hymt_local.tui.choices import ModelChoice
+from hymt_local.tui.terminal import CellWidths, Terminal
+from tests.tui.fakes import FakeClock, FakeService
+
+MODELS = (
+    ModelChoice("Hy-MT2-1.8B:Q4_K_M", "Hy-MT2 1.8B", "translation"),
+    ModelChoice("demo", "Demo phrasebook", "demo"),
+    ModelChoice("echo", "Echo (returns the source text)", "test"),
+)
+XTERM = CellWidths(spacing_mark_cells=1, joins_skin_tone=False, joins_emoji=False, widens_emoji_selector=False)
+KITTY = CellWidths(spacing_mark_cells=0, joins_skin_tone=True, joins_emoji=True, widens_emoji_selector=True)
+
+MakeApp = Callable[..., HymtApp]
+
+
+@pytest.fixture
+def service() -> FakeService:
+    return FakeService()
+
+
+@pytest.fixture
+def clock() -> FakeClock:
+    return FakeClock()
+
+
+@pytest.fixture
+def copy_file(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "last-translation.txt"
+
+
+@pytest.fixture
+def make_app(service: FakeService, clock: FakeClock, copy_file: Path) -> MakeApp:
+    """Return a maker of apps; keyword arguments are settings, but for `terminal`, `model` and `search_path`."""
+
+    def make(
+        *, terminal: Terminal | None = None, model: int = 0, search_path: str = "", **settings: str | bool | int
+    ) -> HymtApp:
+        return HymtApp(
+            service,
+            settings=Settings(**{"target_lang": "fr", **settings}),  # type: ignore[arg-type]
+            languages=LANGUAGES,
+            models=MODELS,
+            current=MODELS[model],
+            target_lang="zh",
+            copy_file=copy_file,
+            terminal=terminal or Terminal(cell_widths=KITTY),
+            clock=clock,
+            search_path=search_path,
+        )
+
+    return make
