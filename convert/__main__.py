@@ -6,8 +6,8 @@ import json
 import sys
 
 import click
-from hymt_convert.command import convert_command
 
+from hymt_convert.command import convert_command
 from hymt_local.errors import CancelledError, ErrorReport, HymtError
 from hymt_local.sanitize import sanitize
 

@@ -12,7 +12,6 @@ from typing import Any, cast
 
 from hymt_convert.checkpoint import Checkpoint
 from hymt_convert.vocabulary import TokenType, Vocabulary, pad_tokens, read_chat_template, refuse, special_ids
-
 from hymt_local.errors import ModelFileError
 
 _ENGLISH_ENDINGS = ("(?i:'s|'t|'re|'ve|'m|'ll|'d)", "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])")

@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import cast
 
 from hymt_convert.safetensors_file import CheckpointTensor, read_tensors
-
 from hymt_local.errors import ModelFileError, UnsupportedModelError
 
 INDEX_NAME = "model.safetensors.index.json"

@@ -22,7 +22,6 @@ from hymt_convert.gguf_writer import HEADER_ALLOWANCE_BYTES, FloatType, check_sp
 from hymt_convert.quantize import quantization_name, quantize_file
 from hymt_convert.verify import check_file
 from hymt_convert.vocabulary import Vocabulary, read_vocabulary
-
 from hymt_local import __version__
 from hymt_local.errors import StoreError, UsageError
 
@@ -48,7 +47,7 @@ class ConversionRequest:
     licence: str | None = None
     """SPDX id or title of the weights' licence."""
     extra: Mapping[str, MetadataValue] = field(default_factory=dict)
-    """Further header keys; arrays must not be empty."""
+    """Further header keys, none of the model's own; arrays must not be empty."""
     threads: int | None = None
 
 
@@ -108,6 +107,7 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
         UsageError: an unknown quantization or an unusable name.
         ModelFileError: the checkpoint is damaged or incomplete.
         UnsupportedModelError: it cannot be converted faithfully.
+        ValueError: `extra` overrules a key of the model.
     """
     quantizations = tuple(dict.fromkeys(_type_name(text) for text in request.quantizations))
     if not quantizations:
@@ -119,6 +119,7 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     model = get_architecture(checkpoint.config)(checkpoint)
     vocabulary = read_vocabulary(checkpoint, vocab_size=model.vocab_size)
     stored = frozenset(plan.source.dtype for plan in model.tensors if not plan.full_precision)
+    _check_extra(request.extra, {**model.metadata, **vocabulary.metadata()})
     outputs = {kind: request.output_folder / f"{name}-{kind}.gguf" for kind in quantizations}
     base_type = _LOSSLESS.get(stored, "F32")
     return ConversionPlan(
@@ -168,6 +169,12 @@ def header(plan: ConversionPlan, kind: str) -> dict[str, MetadataValue]:
     }
     known = {key: value for key, value in general.items() if value is not None}
     return {**known, **plan.model.metadata, **plan.vocabulary.metadata(), **request.extra}
+
+
+def _check_extra(extra: Mapping[str, MetadataValue], own: Mapping[str, MetadataValue]) -> None:
+    overruling = sorted(extra.keys() & own.keys())
+    if overruling:
+        raise ValueError(f"extra keys overrule the model's own: {', '.join(overruling)}")
 
 
 def _type_name(text: str) -> str:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from hymt_convert.architectures import MetadataValue, TensorPlan
-
 from hymt_local.errors import ModelFileError, StoreError, UnsupportedModelError
 
 if TYPE_CHECKING:

@@ -17,7 +17,6 @@ from pathlib import Path
 
 from hymt_convert.gguf_writer import replacing
 from hymt_convert.verify import read_file_facts
-
 from hymt_local.errors import EngineError, EngineUnavailableError, UnsupportedModelError, UsageError
 
 FILE_TYPES: Mapping[str, int] = {

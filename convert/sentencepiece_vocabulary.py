@@ -14,7 +14,6 @@ from typing import Any
 
 from hymt_convert.checkpoint import Checkpoint
 from hymt_convert.vocabulary import TokenType, Vocabulary, pad_tokens, read_chat_template, refuse, special_ids
-
 from hymt_local.errors import ModelFileError
 
 _BPE = 2

@@ -15,7 +15,6 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from hymt_convert.vocabulary import TokenType
-
 from hymt_local.errors import EngineLoadError, ModelFileError
 
 if TYPE_CHECKING:
@@ -222,4 +221,4 @@ class ReferenceModel:
         self._log = [*self._log[1 - _LOG_LINES :], text.decode("utf-8", "replace").strip()]
 
     def _last_words(self) -> str:
-        return next((line for line in reversed(self._log) if "error" in line or "failed" in line), "no reason given")
+        return next((line for line in self._log if "error" in line or "failed" in line), "no reason given")

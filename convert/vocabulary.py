@@ -14,7 +14,6 @@ from typing import Literal
 
 from hymt_convert.architectures import MetadataValue
 from hymt_convert.checkpoint import Checkpoint
-
 from hymt_local.errors import ModelFileError, UnsupportedModelError
 
 CHAT_TEMPLATE_LIMIT = 1 << 18

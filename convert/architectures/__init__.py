@@ -11,7 +11,6 @@ from importlib import import_module
 
 from hymt_convert.checkpoint import Checkpoint
 from hymt_convert.safetensors_file import CheckpointTensor
-
 from hymt_local.errors import UnsupportedModelError
 
 MetadataValue = str | bool | int | float | Sequence[str] | Sequence[int] | Sequence[float]

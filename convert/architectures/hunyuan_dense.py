@@ -12,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from hymt_convert.architectures import MetadataValue, ModelPlan, TensorPlan, register
 from hymt_convert.checkpoint import Checkpoint
 from hymt_convert.safetensors_file import CheckpointTensor
-
 from hymt_local.errors import ModelFileError, UnsupportedModelError
 
 ARCHITECTURE = "hunyuan-dense"

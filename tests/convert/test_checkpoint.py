@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hymt_convert.checkpoint import INDEX_NAME, open_checkpoint
-from hymt_convert.safetensors_file import BLOCK_BYTES, read_tensors
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hymt_convert.checkpoint import INDEX_NAME, open_checkpoint
+from hymt_convert.safetensors_file import BLOCK_BYTES, read_tensors
 from hymt_local.errors import ModelError, ModelFileError, UnsupportedModelError
 from tests.convert import toy_checkpoint as toy
 

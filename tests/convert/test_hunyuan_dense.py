@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+
 from hymt_convert.architectures import MODULES, ModelPlan, get_architecture
 from hymt_convert.architectures.hunyuan_dense import rope_base
 from hymt_convert.checkpoint import open_checkpoint
-
 from hymt_local.errors import ModelError, ModelFileError, UnsupportedModelError
 from tests.convert import toy_checkpoint as toy
 

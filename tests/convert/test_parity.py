@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hymt_convert.conversion import ConversionRequest, convert
-from hymt_convert.verify import ReferenceModel
 from numpy.typing import NDArray
 
+from hymt_convert.conversion import ConversionRequest, convert
+from hymt_convert.verify import ReferenceModel
 from tests.convert import toy_checkpoint as toy
 
 pytestmark = pytest.mark.llama

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 import sentencepiece
 import tokenizers
+
 from hymt_convert.bpe_vocabulary import PRE_TOKENIZERS, byte_symbols
 from hymt_convert.checkpoint import open_checkpoint
 from hymt_convert.conversion import ConversionRequest, convert
 from hymt_convert.verify import ReferenceModel, read_metadata
 from hymt_convert.vocabulary import TokenType, Vocabulary, read_vocabulary
-
 from hymt_local.errors import ModelError, ModelFileError, UnsupportedModelError
 from tests.convert import toy_checkpoint as toy
 
