@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import re
 import unicodedata
-from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,33 +17,11 @@ from typing import Protocol
 
 from hymt_local.frequent_words import frequent_words
 from hymt_local.literals import without_literals
+from hymt_local.scripts import han_kind, is_letter, letter_weight, script_of
 
 _MAX_CHARACTERS = 4000
 """What is looked at: more changes no verdict and costs time."""
 
-# First code points of script blocks, from Unicode's Scripts.txt; a block ends where the next entry starts.
-_BLOCKS: tuple[tuple[int, str], ...] = (
-    *((0x0041, "Latn"), (0x0250, "Latn"), (0x02B0, ""), (0x0370, ""), (0x0400, "Cyrl"), (0x0530, "")),
-    *((0x0590, "Hebr"), (0x0600, "Arab"), (0x0700, ""), (0x0750, "Arab"), (0x0780, ""), (0x0870, "Arab")),
-    *((0x0900, "Deva"), (0x0980, "Beng"), (0x0A00, ""), (0x0A80, "Gujr"), (0x0B00, ""), (0x0B80, "Taml")),
-    *((0x0C00, "Telu"), (0x0C80, ""), (0x0E00, "Thai"), (0x0E80, ""), (0x0F00, "Tibt"), (0x1000, "Mymr")),
-    *((0x10A0, ""), (0x1100, "Hang"), (0x1200, ""), (0x1780, "Khmr"), (0x1800, "Mong"), (0x18B0, "")),
-    *((0x1C80, "Cyrl"), (0x1C90, ""), (0x1E00, "Latn"), (0x1F00, ""), (0x2C60, "Latn"), (0x2C80, "")),
-    *((0x2DE0, "Cyrl"), (0x2E00, ""), (0x2E80, "Hani"), (0x3040, "Kana"), (0x3100, ""), (0x3130, "Hang")),
-    *((0x3190, ""), (0x31F0, "Kana"), (0x3200, ""), (0x3400, "Hani"), (0xA000, ""), (0xA640, "Cyrl")),
-    *((0xA6A0, ""), (0xA720, "Latn"), (0xA800, ""), (0xA8E0, "Deva"), (0xA900, ""), (0xA960, "Hang")),
-    *((0xA980, ""), (0xA9E0, "Mymr"), (0xAA00, ""), (0xAA60, "Mymr"), (0xAA80, ""), (0xAB30, "Latn")),
-    *((0xAB70, ""), (0xAC00, "Hang"), (0xD800, ""), (0xF900, "Hani"), (0xFB00, "Latn"), (0xFB1D, "Hebr")),
-    *((0xFB50, "Arab"), (0xFE00, ""), (0xFE70, "Arab"), (0xFF00, ""), (0xFF21, "Latn"), (0xFF66, "Kana")),
-    *((0xFFA0, "Hang"), (0xFFE0, ""), (0x1B000, "Kana"), (0x1B170, ""), (0x20000, "Hani"), (0x40000, "")),
-)
-_BLOCK_STARTS = [start for start, _ in _BLOCKS]
-
-_CHINESE_OR_JAPANESE = "Hani"
-"""Han characters and kana count as one script until one of the languages is chosen."""
-_LETTER_WEIGHTS = {"Hani": 4.0, "Kana": 4.0, "Hang": 2.0, "Latn": 1.0}
-"""A Han character says as much as four Latin letters: one product name does not turn a Chinese sentence English."""
-_DEFAULT_WEIGHT = 1.5
 _ALPHABETS = frozenset({"Latn", "Cyrl", "Arab", "Hebr"})
 """Scripts in which one letter is not a word."""
 
@@ -98,8 +75,6 @@ _DECISIVE_CUES = 2.0
 """This many more than any other language makes the statistics unnecessary."""
 _WORD = re.compile(r"[\u0900-\u0963\u0971-\u097f]+|[^\W\d_]+")
 
-# Frequent characters of written Cantonese that standard Chinese does not use, or hardly.
-_CANTONESE = frozenset("嘅咗喺唔冇佢哋嚟啲嗰俾乜咩嘢咁喎啫噉睇攞瞓嬲諗搵咪囉")
 _CANTONESE_SHARE = 0.04
 _KANA_SHARE = 1 / 8
 """Of Han characters; news in Japanese has far more, a Chinese text that quotes a Japanese name has less."""
@@ -145,7 +120,7 @@ class LanguageDetector:
         tags = [tag for tag in _TAGS_OF_SCRIPT.get(script, ()) if supported is None or tag in supported]
         if not tags:
             return []
-        if script == _CHINESE_OR_JAPANESE:
+        if script == "Hani":
             return _judge_han(sample, tags)
         if script == "Arab":
             tags = _narrow_arabic(sample, tags)
@@ -212,28 +187,19 @@ class _Py3LangId:
 
 def _main_script(sample: str) -> str:
     """Return the script of most of the text, letters weighted by how much they say; empty when there is no word."""
-    letters = Counter(_script_of(character) for character in sample if _is_letter(character))
+    letters = Counter(script_of(character) for character in sample if is_letter(character))
     letters.pop("", None)
-    if kana := letters.pop("Kana", 0):
-        letters[_CHINESE_OR_JAPANESE] += kana
+    if kana := letters.pop("Kana", 0):  # one script until one of the languages is chosen
+        letters["Hani"] += kana
     if not letters:
         return ""
-    script = max(letters, key=lambda each: letters[each] * _LETTER_WEIGHTS.get(each, _DEFAULT_WEIGHT))
+    script = max(letters, key=lambda each: letters[each] * letter_weight(each))
     return "" if letters[script] < 2 and script in _ALPHABETS else script
-
-
-def _is_letter(character: str) -> bool:
-    """Vowel signs count: Indic scripts and Khmer write half of a word with them."""
-    return character.isalpha() or unicodedata.category(character) in {"Mc", "Mn"}
-
-
-def _script_of(character: str) -> str:
-    return _BLOCKS[bisect_right(_BLOCK_STARTS, ord(character)) - 1][1]
 
 
 def _judge_han(sample: str, tags: Sequence[str]) -> list[Detection]:
     """Tell Japanese, Cantonese, Traditional and Simplified Chinese apart by the characters each one alone uses."""
-    counts = Counter(_han_kind(character) for character in sample)
+    counts = Counter(han_kind(character) for character in sample)
     n_han = sum(counts[kind] for kind in ("both", "simplified", "traditional", "japanese", "cantonese"))
     if counts["kana"] >= max(1.0, n_han * _KANA_SHARE):
         return _preferring("ja", tags, 1.0)
@@ -248,28 +214,6 @@ def _preferring(best: str, tags: Sequence[str], confidence: float) -> list[Detec
         return [Detection(tags[0], 0.5)]
     rest = (1.0 - confidence) / max(1, len(tags) - 1)
     return [Detection(best, confidence), *(Detection(tag, rest) for tag in tags if tag != best)]
-
-
-@cache
-def _han_kind(character: str) -> str:
-    """Classify a character by the national standards that hold it: GB 2312, Big5, JIS X 0208."""
-    script = _script_of(character)
-    if script != "Hani":
-        return "kana" if script == "Kana" and character.isalpha() else "other"
-    if character in _CANTONESE:
-        return "cantonese"
-    in_gb, in_big5 = _is_in(character, "gb2312"), _is_in(character, "big5")
-    if in_gb != in_big5:
-        return "simplified" if in_gb else "traditional"
-    return "both" if in_gb or not _is_in(character, "euc_jp") else "japanese"
-
-
-def _is_in(character: str, encoding: str) -> bool:
-    try:
-        character.encode(encoding)
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _narrow_arabic(sample: str, tags: list[str]) -> list[str]:
