@@ -6,6 +6,7 @@ still has to say is ignored.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -76,9 +77,9 @@ class Runner:
         """Start a run, in place of the one in flight."""
         self.stop()
         self.run = Run(request, self._clock.now())
-        self._screen.run_worker(
-            partial(self._follow, self.run), group=WORKER_GROUP, exclusive=True, exit_on_error=False, name="translation"
-        )
+        # Not a coroutine: a worker that is cancelled before it starts would leave it unawaited.
+        work: Callable[[], Coroutine[None, None, None]] = partial(self._follow, self.run)
+        self._screen.run_worker(work, group=WORKER_GROUP, exclusive=True, exit_on_error=False, name="translation")
 
     def stop(self) -> Run | None:
         """Cancel the run in flight and return it; what it has shown stays."""

@@ -372,9 +372,7 @@ class TestCopying:
             assert "no translation to copy" in status(pilot)
         assert not copy_file.exists()
 
-    async def test_a_selection_is_copied_the_same_way(
-        self, make_app: MakeApp, copy_file: Path
-    ) -> None:
+    async def test_a_selection_is_copied_the_same_way(self, make_app: MakeApp, copy_file: Path) -> None:
         async with make_app(live=False).run_test() as pilot:
             await paste(pilot, "Hello")
             await pilot.press("f7", "ctrl+c")

@@ -1,0 +1,122 @@
+"""Choosing languages and models, the help page, the palette: all by keyboard."""
+
+from __future__ import annotations
+
+import pytest
+from textual.widgets import OptionList, Static
+
+from hymt_local.tui.help_screen import HelpScreen
+from hymt_local.tui.keymap import APP_COMMANDS, TRANSLATE_COMMANDS
+from hymt_local.tui.picker import LanguagePicker
+from tests.tui.conftest import MakeApp
+from tests.tui.driving import app_of, languages, paste, screen_text, source, status, until
+from tests.tui.fakes import FakeService
+
+
+class TestLanguages:
+    @pytest.mark.parametrize(
+        ("typed", "chosen"),
+        [
+            ("german", "German · Deutsch"),
+            ("deutsch", "German · Deutsch"),
+            ("espanol", "Spanish · Español"),
+            ("zh-hant", "Traditional Chinese · 繁體中文"),
+            ("fil", "Filipino"),
+        ],
+    )
+    async def test_search_by_any_name_and_take_the_first(self, make_app: MakeApp, typed: str, chosen: str) -> None:
+        async with make_app().run_test() as pilot:
+            await pilot.press("f2", *("minus" if letter == "-" else letter for letter in typed), "enter")
+            assert languages(pilot) == ("Detect language", chosen)
+            assert pilot.app.screen is app_of(pilot).translate_screen
+
+    async def test_f2_again_turns_to_the_source_language(self, make_app: MakeApp) -> None:
+        async with make_app().run_test() as pilot:
+            await pilot.press("f2", "f2", *"jap", "enter")
+            assert languages(pilot) == ("Japanese · 日本語", "French · Français")
+            await pilot.press("f2", "tab", *"detect", "enter")
+            assert languages(pilot) == ("Detect language", "French · Français")
+
+    async def test_the_language_in_force_is_highlighted_and_arrows_move_from_it(self, make_app: MakeApp) -> None:
+        async with make_app().run_test() as pilot:
+            await pilot.press("f2", "down", "enter")
+            assert languages(pilot)[1] == "Portuguese · Português"
+
+    async def test_escape_changes_nothing(self, make_app: MakeApp) -> None:
+        async with make_app().run_test() as pilot:
+            await pilot.press("f2", *"german", "escape")
+            assert languages(pilot) == ("Detect language", "French · Français")
+
+    async def test_a_search_without_a_match_takes_nothing(self, make_app: MakeApp) -> None:
+        async with make_app().run_test() as pilot:
+            await pilot.press("f2", *"klingon", "enter")
+            assert isinstance(pilot.app.screen, LanguagePicker)
+            assert pilot.app.screen.query_one(OptionList).option_count == 0
+
+    async def test_a_click_on_a_language_opens_its_side(self, make_app: MakeApp) -> None:
+        async with make_app().run_test() as pilot:
+            await pilot.click("#source-language")
+            await pilot.press(*"korean", "enter")
+            assert languages(pilot)[0] == "Korean · 한국어"
+
+    async def test_tab_and_enter_reach_a_language_without_a_mouse(self, make_app: MakeApp) -> None:
+        async with make_app().run_test() as pilot:
+            await pilot.press("shift+tab", "enter", *"korean", "enter")
+            assert languages(pilot)[1] == "Korean · 한국어"
+
+
+async def test_another_model_translates_from_then_on(make_app: MakeApp, service: FakeService) -> None:
+    async with make_app().run_test() as pilot:
+        await pilot.press("f9", *"echo", "enter")
+        assert "echo · test" in status(pilot)
+        await paste(pilot, "hi")
+        await until(pilot, lambda: len(service.jobs) == 1)
+    assert service.requests[0].model == "echo"
+
+
+async def test_help_names_every_action_with_its_keys(make_app: MakeApp) -> None:
+    async with make_app().run_test(size=(120, 50)) as pilot:
+        await pilot.press("f1")
+        page = str(pilot.app.screen.query_one("#help Static", Static).render())
+        for command in (*TRANSLATE_COMMANDS, *APP_COMMANDS):
+            assert command.description in page
+            assert ", ".join(command.shown_keys) in page
+        assert "last-translation.txt" in page
+        await pilot.press("f1")
+        assert not isinstance(pilot.app.screen, HelpScreen)
+
+
+async def test_the_palette_runs_any_action(make_app: MakeApp) -> None:
+    async with make_app(live=False).run_test() as pilot:
+        await paste(pilot, "Hello")
+        await pilot.press("ctrl+p", *"clear")
+        await until(pilot, lambda: "Empty both panes" in screen_text(pilot.app))
+        await pilot.press("enter")
+        await until(pilot, lambda: source(pilot).text == "")
+
+
+async def test_the_footer_names_six_keys(make_app: MakeApp) -> None:
+    async with make_app().run_test() as pilot:
+        await pilot.pause()
+        footer = screen_text(pilot.app).splitlines()[-1]
+        assert footer.split() == [
+            "F5", "Translate", "F2", "Languages", "F3", "Swap", "F4", "Copy", "F1", "Help", "Ctrl+Q", "Quit",
+        ]  # fmt: skip
+
+
+async def test_ctrl_c_without_a_selection_says_how_to_quit(make_app: MakeApp) -> None:
+    async with make_app().run_test() as pilot:
+        await pilot.press("ctrl+c")
+        assert "Ctrl+Q quits" in status(pilot)
+        assert pilot.app.is_running
+
+
+async def test_an_unknown_theme_is_reported_and_replaced(make_app: MakeApp) -> None:
+    async with make_app(theme="no-such-theme").run_test(size=(120, 40)) as pilot:
+        await until(pilot, lambda: "unknown theme 'no-such-theme'" in status(pilot))
+        assert pilot.app.theme == "textual-dark"
+
+
+async def test_a_known_theme_is_used(make_app: MakeApp) -> None:
+    async with make_app(theme="nord").run_test() as pilot:
+        assert pilot.app.theme == "nord"
