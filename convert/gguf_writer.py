@@ -6,6 +6,7 @@ The file appears under its final name only when it is complete and on the disk.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -174,10 +175,9 @@ def _write_tensor(writer: GGUFWriter, plan: TensorPlan, kind: FloatType, on_byte
 
 
 def _encode(block: NDArray[np.float32], kind: FloatType, plan: TensorPlan) -> NDArray[Any]:
-    import numpy as np
-
-    largest = float(np.abs(block).max(initial=0.0))  # NaN wins any comparison of max
-    if not np.isfinite(largest):
+    # NaN wins every comparison inside numpy's max and min.
+    largest = max(float(block.max(initial=0.0)), -float(block.min(initial=0.0)))
+    if not math.isfinite(largest):
         raise ModelFileError(
             f"tensor {plan.source.name} in {plan.source.path.name} holds NaN or infinity",
             hint="The checkpoint is damaged: download it again.",

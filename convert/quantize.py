@@ -35,6 +35,8 @@ _PROGRESS = re.compile(rb"\[ *(\d+)/ *(\d+)\]")
 _FAILURE = re.compile(r"failed to quantize: (.+)")
 _EXIT_UNAVAILABLE = 97
 _LOG_LINES = 40
+_BUFFER_BYTES = 512 << 20
+"""Rows the quantizer holds at once; its default of 8 GiB is the whole memory of a small laptop."""
 
 OnStep = Callable[[int, int], None]
 """Told how many tensors are done, of how many."""
@@ -170,6 +172,7 @@ def _child(source: str, target: str, file_type: str, threads: str) -> int:
     parameters = llama_cpp.llama_model_quantize_default_params()
     parameters.ftype = int(file_type)
     parameters.nthread = int(threads)
+    parameters.max_buf_size = _BUFFER_BYTES
     return int(llama_cpp.llama_model_quantize(os.fsencode(source), os.fsencode(target), ctypes.byref(parameters)))
 
 

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
 
 HEADER_LIMIT_BYTES = 100_000_000
 """The format's own limit on the JSON header."""
-BLOCK_BYTES = 16 << 20
+BLOCK_BYTES = 1 << 20
+"""Small enough that every pass over a block but the first finds it in the processor's cache."""
 _LENGTH_BYTES = 8
 _DIMENSION_LIMIT = 8
 
@@ -94,7 +95,8 @@ def _decode(block: bytes, dtype: str) -> NDArray[np.float32]:
     import numpy as np
 
     if dtype == "BF16":  # the upper half of an f32
-        return (np.frombuffer(block, dtype="<u2").astype(np.uint32) << 16).view(np.float32)
+        words: NDArray[np.uint32] = np.left_shift(np.frombuffer(block, dtype="<u2"), 16, dtype=np.uint32)
+        return words.view(np.float32)
     return np.frombuffer(block, dtype="<f2" if dtype == "F16" else "<f4").astype(np.float32, copy=False)
 
 

@@ -95,14 +95,20 @@ def pad_tokens(tokens: Mapping[int, tuple[str, TokenType]], *, vocab_size: int) 
     """Return `vocab_size` tokens by id, gaps filled with unused ones.
 
     Raises:
-        ModelFileError: there are more tokens than rows in the embedding.
+        ModelFileError: there are more tokens than rows in the embedding, or two tokens of one text.
     """
     if tokens and max(tokens) >= vocab_size:
         raise ModelFileError(
             f"the tokenizer has the id {max(tokens)}, but the embedding has {vocab_size} rows",
             hint="The tokenizer files belong to another model.",
         )
-    return [tokens.get(number, (f"[PAD{number}]", TokenType.UNUSED)) for number in range(vocab_size)]
+    padded = [tokens.get(number, (f"[PAD{number}]", TokenType.UNUSED)) for number in range(vocab_size)]
+    seen: set[str] = set()
+    for text, _ in padded:
+        if text in seen:  # llama.cpp aborts the process
+            raise ModelFileError(f"the vocabulary holds the token {text!r} twice")
+        seen.add(text)
+    return padded
 
 
 def special_ids(

@@ -190,6 +190,13 @@ def test_rows_without_a_token_are_unused(folder: Path) -> None:
     assert len(padded.tokens) == len(set(padded.tokens)) == toy.VOCAB_SIZE + 2
 
 
+def test_a_row_name_that_is_taken_is_refused(folder: Path) -> None:
+    _edit_tokenizer(folder, lambda table: table["added_tokens"][3].update(content=f"[PAD{toy.VOCAB_SIZE}]"))
+    toy.edit_json(folder / "tokenizer_config.json", pad_token=None)
+    with pytest.raises(ModelFileError, match="twice"):
+        vocabulary(folder, vocab_size=toy.VOCAB_SIZE + 1)
+
+
 def test_a_template_file_wins_over_the_configuration(folder: Path) -> None:
     assert vocabulary(folder).chat_template == "{{ messages }}"
     (folder / "chat_template.jinja").write_text("{{ other }}")
@@ -230,6 +237,10 @@ REFUSED: list[tuple[Callable[[dict[str, Any]], object], type[ModelError], str]] 
     (lambda t: t["model"]["vocab"].update({"好": 300}), ModelFileError, "not made of byte symbols"),
     (lambda t: t["added_tokens"][0].update(id=5000), ModelFileError, "has the id 5000, but the embedding has"),
     (lambda t: t["added_tokens"].append({"id": 9}), ModelFileError, "malformed added token"),
+    (
+        lambda t: t["added_tokens"].append({"id": 264, "content": "hell"}),
+        ModelFileError,
+    ),
     (
         lambda t: t["added_tokens"].append({"id": 300, "content": "x!", "special": False, "rstrip": True}),
         UnsupportedModelError,
