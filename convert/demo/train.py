@@ -1,0 +1,211 @@
+"""Trains the demo model: `python -m hymt_convert.demo.train --out DIR`.
+
+The schedule is counted in steps, so the same seed and thread count give the same weights however busy the machine is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from tokenizers import Tokenizer
+from torch.fx.experimental import _config as shapes
+
+from hymt_convert.demo import tokenizer as tokenizers
+from hymt_convert.demo.examples import Corpus, Example, Sampler
+from hymt_convert.demo.model import IGNORED, Batch, Decoder, Geometry, save_checkpoint
+
+STEPS = 4000
+ROW_POSITIONS = 3600
+"""Source and answer positions of one batch, padding included."""
+POOL = 24
+"""Batches drawn at a time and grouped by length."""
+PEAK_RATE = 3e-3
+FINAL_RATE = 0.02
+CONSTANT = 0.3
+WARM_UP = 100
+CLIP = 1.0
+DECAY = 0.05
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What decides the result of a run."""
+
+    steps: int = STEPS
+    seed: int = 0
+    row_positions: int = ROW_POSITIONS
+    compiled: bool = True
+
+
+@dataclasses.dataclass(frozen=True)
+class Progress:
+    """One step, for whoever watches."""
+
+    step: int
+    loss: float
+    answer_tokens: int
+    seconds: float
+
+
+def learning_rate(step: int, steps: int) -> float:
+    """Warm-up, constant, then linear down to a fiftieth: the rate of the trial that this schedule comes from."""
+    left = (steps - step) / (steps * (1 - CONSTANT))
+    warm_up = min(WARM_UP, steps // 10)
+    return PEAK_RATE * min(1.0, (step + 1) / warm_up) * max(FINAL_RATE, min(1.0, left))
+
+
+def batches(sampler: Sampler, row_positions: int) -> Iterator[Batch]:
+    """Endless batches of rows of similar length; the order of lengths is random."""
+    while True:
+        rows = sampler.draw(POOL * row_positions // 20)
+        groups = _grouped(rows, row_positions)
+        sampler.generator.shuffle(groups)
+        yield from (collate(group) for group in groups)
+
+
+def _grouped(rows: Sequence[Example], row_positions: int) -> list[list[Example]]:
+    """Cut rows into batches of equal padded size: by source length in bins, then by answer length."""
+    order = sorted(rows, key=lambda row: (_length_class(len(row.source)), len(row.answer), len(row.source)))
+    groups: list[list[Example]] = []
+    group: list[Example] = []
+    source = answer = 0
+    for row in order:
+        source, answer = max(source, len(row.source)), max(answer, len(row.answer))
+        if group and (len(group) + 1) * (source + answer) > row_positions:
+            groups.append(group)
+            group, source, answer = [], len(row.source), len(row.answer)
+        group.append(row)
+    # torch.compile compiles for minutes when a batch is unusually small or large: share the last two batches' rows.
+    if groups and len(group) * (source + answer) < row_positions // 2:
+        rest = [*groups.pop(), *group]
+        return [*groups, rest[: len(rest) // 2], rest[len(rest) // 2 :]]
+    return [*groups, group]
+
+
+def _length_class(length: int) -> int:
+    return int(np.searchsorted((5, 8, 11, 15, 20, 28), length))
+
+
+def collate(rows: Sequence[Example]) -> Batch:
+    """Tensors of one batch."""
+    prefixes = sorted({row.prefix for row in rows})
+    number = {prefix: place for place, prefix in enumerate(prefixes)}
+    targets = [(*row.answer[1:], row.end) for row in rows]
+    return Batch(
+        prefix=_padded(prefixes, fill=0),
+        prefix_length=torch.tensor([len(prefix) for prefix in prefixes]),
+        row_prefix=torch.tensor([number[row.prefix] for row in rows]),
+        source=_padded([row.source for row in rows], fill=0, left=True),
+        source_length=torch.tensor([len(row.source) for row in rows]),
+        answer=_padded([row.answer for row in rows], fill=0),
+        target=_padded(targets, fill=IGNORED),
+    )
+
+
+def _padded(rows: Iterable[Sequence[int]], fill: int, left: bool = False) -> torch.Tensor:
+    rows = list(rows)
+    width = max(len(row) for row in rows)
+    table = np.full((len(rows), width), fill, dtype=np.int64)
+    for place, row in enumerate(rows):
+        table[place, width - len(row) if left else 0 :][: len(row)] = row
+    return torch.from_numpy(table)
+
+
+def train(
+    sampler: Sampler,
+    geometry: Geometry,
+    plan: Plan,
+    watch: Callable[[Decoder, Progress], None] | None = None,
+) -> Decoder:
+    """Run the plan; `watch` is called after every step."""
+    model = Decoder(geometry, plan.seed)
+    optimizer = torch.optim.AdamW(_groups(model), lr=PEAK_RATE, betas=(0.9, 0.98), fused=True)
+    loss_of = torch.compile(model.loss, dynamic=True) if plan.compiled else model.loss
+    started = time.monotonic()
+    drawn = batches(sampler, plan.row_positions)
+    for step, batch in zip(range(plan.steps), drawn, strict=False):
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate(step, plan.steps)
+        # Two lengths that happen to be equal in the first batch would be taken for one, and compiled again later.
+        with shapes.patch(use_duck_shape=False):
+            loss = loss_of(batch)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
+        optimizer.step()
+        optimizer.zero_grad()
+        if watch is not None:
+            tokens = int((batch.target != IGNORED).sum())
+            watch(model, Progress(step + 1, loss.item(), tokens, time.monotonic() - started))
+    return model
+
+
+def _groups(model: Decoder) -> list[dict[str, object]]:
+    matrices = [weight for weight in model.parameters() if weight.ndim > 1]
+    vectors = [weight for weight in model.parameters() if weight.ndim == 1]
+    return [{"params": matrices, "weight_decay": DECAY}, {"params": vectors, "weight_decay": 0.0}]
+
+
+def save(model: Decoder, tokenizer: Tokenizer, folder: Path) -> None:
+    """Write a checkpoint folder that the converter and transformers read."""
+    save_checkpoint(model, tokenizers.token_ids(tokenizer), folder)
+    tokenizers.save(tokenizer, folder)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m hymt_convert.demo.train", description=__doc__)
+    parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoint")
+    parser.add_argument("--steps", type=int, default=STEPS, help=f"length of the schedule (default {STEPS})")
+    parser.add_argument("--minutes", type=float, help="stop early, with the weights so far: not reproducible")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--save-every", type=int, default=0, metavar="STEPS", help="write DIR/step-N as well")
+    options = parser.parse_args(arguments)
+    torch.set_num_threads(options.threads)
+    torch.use_deterministic_algorithms(True)
+    corpus = Corpus.load()
+    report = _Report(corpus.tokenizer, options.out, options.save_every, options.minutes)
+    geometry = Geometry(corpus.tokenizer.get_vocab_size())
+    sampler = Sampler(corpus, options.seed)
+    try:
+        model = train(sampler, geometry, Plan(options.steps, options.seed), report)
+    except _OutOfTimeError as stop:
+        model = stop.model
+    save(model, corpus.tokenizer, options.out)
+
+
+class _OutOfTimeError(Exception):
+    def __init__(self, model: Decoder) -> None:
+        super().__init__()
+        self.model = model
+
+
+@dataclasses.dataclass
+class _Report:
+    """Prints and saves while training runs."""
+
+    tokenizer: Tokenizer
+    folder: Path
+    save_every: int
+    minutes: float | None
+    mean: float = 0.0
+
+    def __call__(self, model: Decoder, now: Progress) -> None:
+        self.mean = now.loss if now.step == 1 else 0.98 * self.mean + 0.02 * now.loss
+        if now.step % 50 == 0 or now.step == 1:
+            cpu = time.process_time()
+            print(f"step {now.step} loss {self.mean:.4f} wall {now.seconds:.0f} s cpu {cpu:.0f} s", flush=True)
+        if self.save_every and now.step % self.save_every == 0:
+            save(model, self.tokenizer, self.folder / f"step-{now.step}")
+        if self.minutes is not None and now.seconds > 60 * self.minutes:
+            raise _OutOfTimeError(model)
+
+
+if __name__ == "__main__":
+    main()
