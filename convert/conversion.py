@@ -10,7 +10,7 @@ import contextlib
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -119,7 +119,8 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     model = get_architecture(checkpoint.config)(checkpoint)
     vocabulary = read_vocabulary(checkpoint, vocab_size=model.vocab_size)
     stored = frozenset(plan.source.dtype for plan in model.tensors if not plan.full_precision)
-    _check_extra(request.extra, {**model.metadata, **vocabulary.metadata()})
+    own = ("general.architecture", "general.file_type", *model.metadata, *vocabulary.metadata())
+    _check_extra(request.extra, own)
     outputs = {kind: request.output_folder / f"{name}-{kind}.gguf" for kind in quantizations}
     base_type = _LOSSLESS.get(stored, "F32")
     return ConversionPlan(
@@ -171,8 +172,8 @@ def header(plan: ConversionPlan, kind: str) -> dict[str, MetadataValue]:
     return {**known, **plan.model.metadata, **plan.vocabulary.metadata(), **request.extra}
 
 
-def _check_extra(extra: Mapping[str, MetadataValue], own: Mapping[str, MetadataValue]) -> None:
-    overruling = sorted(extra.keys() & own.keys())
+def _check_extra(extra: Mapping[str, MetadataValue], own: Collection[str]) -> None:
+    overruling = sorted(extra.keys() & set(own))
     if overruling:
         raise ValueError(f"extra keys overrule the model's own: {', '.join(overruling)}")
 

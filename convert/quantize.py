@@ -96,7 +96,8 @@ def quantize_file(
     """
     with replacing(target) as temporary:
         command = [str(source), str(temporary), str(FILE_TYPES[quantization]), str(threads or 0)]
-        _run_child([sys.executable, "-m", __name__, *command], quantization, on_step)
+        # -P: a module lying in the current folder, which may be the checkpoint's, is not imported.
+        _run_child([sys.executable, "-P", "-m", __name__, *command], quantization, on_step)
         fallbacks = _check_types(temporary, quantization)
     return QuantizationReport(target, quantization, fallbacks)
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from hymt_convert.vocabulary import TokenType
 from hymt_local.engine.gguf_file import GgufHeader, check_supported, read_array, read_header
-from hymt_local.errors import EngineLoadError, ModelFileError
+from hymt_local.errors import DecodeError, EngineLoadError, ModelFileError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -146,14 +146,14 @@ class ReferenceModel:
         room = (ctypes.c_int32 * (len(data) + 16))()
         count = self._lib.llama_tokenize(self._vocab, data, len(data), room, len(room), False, special)
         if count < 0:
-            raise ModelFileError(f"llama.cpp cannot tokenize {text[:40]!r}")
+            raise DecodeError(f"llama.cpp cannot tokenize {text[:40]!r}")
         return list(room[:count])
 
     def logits(self, tokens: Sequence[int]) -> NDArray[np.float32]:
         """Return the logits after every token: shape [n_tokens, vocab_size].
 
         Raises:
-            ModelFileError: llama.cpp cannot decode the sequence.
+            DecodeError: llama.cpp cannot decode the sequence.
         """
         import numpy as np
 
@@ -164,7 +164,7 @@ class ReferenceModel:
             self._fill(batch, tokens)
             status = lib.llama_decode(self._context, batch)
             if status != 0:
-                raise ModelFileError(f"llama.cpp cannot decode {len(tokens)} tokens: status {status}")
+                raise DecodeError(f"llama.cpp cannot decode {len(tokens)} tokens: status {status}")
             pointer = lib.llama_get_logits(self._context)
             return np.ctypeslib.as_array(pointer, shape=(len(tokens), self._vocab_size)).copy()
         finally:

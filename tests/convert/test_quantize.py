@@ -155,6 +155,15 @@ def test_a_crash_of_the_quantizer_is_an_error(base: Path, tmp_path: Path, monkey
     assert list((tmp_path / "out").iterdir()) == []
 
 
+def test_modules_in_the_current_folder_are_not_imported(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("llama_cpp", "numpy", "gguf"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('imported from the current folder')")
+    monkeypatch.chdir(tmp_path)
+    assert quantize_file(base, tmp_path / "out.gguf", "Q8_0").path.exists()
+
+
 def test_a_library_that_does_not_load_is_an_error(base: Path, tmp_path: Path) -> None:
     (tmp_path / "llama_cpp.py").write_text("raise OSError('libllama.so: cannot open shared object file')")
     code = (
