@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
@@ -17,7 +18,7 @@ from hymt_local.language import LANGUAGES
 
 NOISE = 0.22
 """Share of sources as a hurried user types them."""
-SHARES: Mapping[str, float] = {"phrase": 0.27, "template": 0.45, "date": 0.08, "cldr": 0.20}
+SHARES: Mapping[str, float] = {"phrase": 0.23, "template": 0.43, "date": 0.08, "cldr": 0.26}
 """Share of each group in training, whatever its number of items; an item's weight counts inside its group."""
 
 Direction = tuple[str, str]
@@ -69,7 +70,9 @@ class Corpus:
         rng = random.Random(0)
         texts = [text for item in items for text in item.texts.values()]
         # Sources come in lower case too; their words should be as few tokens as those of sentences.
-        texts += [noisy(text, lang, rng) for item in items if item.kind != "cldr" for lang, text in item.texts.items()]
+        texts += [
+            hurried(text, lang, rng) for item in items if item.kind != "cldr" for lang, text in item.texts.items()
+        ]
         tags = [language.tag for language in LANGUAGES]
         prompts = [prompt_text(source, target, "") for source in ("en", "zh") for target in tags]
         return cls(items, tokenizers.train(texts, prompts))
@@ -112,24 +115,39 @@ class Sampler:
         self.generator = np.random.default_rng(seed)
         self._noise = random.Random(seed)
         self._corpus = corpus
-        self._directions = [directions(item) for item in corpus.items]
-        self._chances = _chances(corpus.items, self._directions)
+        self._sources = [_sources_by_target(item) for item in corpus.items]
+        self._chances = _chances(corpus.items, self._sources)
 
     def draw(self, count: int) -> list[Example]:
-        """Items by weight, directions evenly."""
+        """Items by weight; targets evenly, so that every language learns to write; then sources evenly."""
         places = self.generator.choice(len(self._chances), size=count, p=self._chances)
-        return [self._example(place, spin) for place, spin in zip(places, self.generator.random(count), strict=True)]
+        spins = self.generator.random((count, 2))
+        return [self._example(place, *spin) for place, spin in zip(places, spins, strict=True)]
 
-    def _example(self, place: int, spin: float) -> Example:
-        item, choices = self._corpus.items[place], self._directions[place]
-        source, target = direction = choices[int(spin * len(choices))]
+    def _example(self, place: int, target_spin: float, source_spin: float) -> Example:
+        item, choices = self._corpus.items[place], self._sources[place]
+        target, sources = choices[int(target_spin * len(choices))]
+        source = sources[int(source_spin * len(sources))]
         text = item.texts[source]
         if self._noise.random() < NOISE:
-            text = noisy(text, source, self._noise)
-        return self._corpus.example(direction, text, item.texts[target])
+            text = hurried(text, source, self._noise)
+        return self._corpus.example((source, target), text, item.texts[target])
 
 
-def _chances(items: Iterable[Item], choices: Iterable[Sequence[Direction]]) -> np.ndarray:
+def hurried(text: str, lang: str, rng: random.Random) -> str:
+    """`noisy`, and German without its capitals too: rare as writing, usual as typing."""
+    text = noisy(text, lang, rng)
+    return text.lower() if lang == "de" and rng.random() < 0.4 else text
+
+
+def _sources_by_target(item: Item) -> list[tuple[str, list[str]]]:
+    found: dict[str, list[str]] = defaultdict(list)
+    for source, target in directions(item):
+        found[target].append(source)
+    return list(found.items())
+
+
+def _chances(items: Iterable[Item], choices: Iterable[Sequence[object]]) -> np.ndarray:
     pairs = [(group_of(item), item.weight if allowed else 0) for item, allowed in zip(items, choices, strict=True)]
     totals = {group: sum(weight for name, weight in pairs if name == group) for group in SHARES}
     chances = np.array([SHARES[group] * weight / totals[group] for group, weight in pairs])

@@ -10,6 +10,7 @@ import argparse
 import dataclasses
 import hashlib
 import json
+import math
 import random
 import statistics
 from collections import defaultdict
@@ -17,9 +18,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hymt_convert.demo.examples import Direction, directions
+from hymt_convert.demo.examples import Direction, directions, hurried
 from hymt_convert.demo.greedy import GreedyModel
-from hymt_convert.demo.phrasebook import PHRASE_LANGUAGES, Item, Phrasebook, load_items, noisy
+from hymt_convert.demo.phrasebook import PHRASE_LANGUAGES, Item, Phrasebook, load_items
+from hymt_convert.demo.schedule import STEPS
+from hymt_convert.verify import read_file_facts, read_metadata
 
 HERE = Path(__file__).parent
 SAMPLE = 120
@@ -107,7 +110,7 @@ def _sampled(cases: Iterable[Case], count: int) -> list[Case]:
 def _noisy(cases: Iterable[Case]) -> list[Case]:
     """The cases whose source a hurried user would type differently, in that form."""
     rng = random.Random(SEED)
-    typed = ((case, noisy(case.source, case.direction[0], rng)) for case in cases)
+    typed = ((case, hurried(case.source, case.direction[0], rng)) for case in cases)
     return [dataclasses.replace(case, source=source) for case, source in typed if source != case.source]
 
 
@@ -139,10 +142,29 @@ def report(model: Path, chosen: Mapping[str, Group], scores: Mapping[str, Mappin
         "file": model.name,
         "size_bytes": len(data),
         "sha256": hashlib.sha256(data).hexdigest(),
+        "training_steps": STEPS,
+        "geometry": _geometry(model),
         "phrase_languages": list(PHRASE_LANGUAGES),
         "directions": sorted("-".join(way) for way in claimed),
         "groups": {name: _summary(chosen[name], by_way) for name, by_way in scores.items()},
     }
+
+
+def _geometry(model: Path) -> dict[str, int]:
+    """What the header says, in the words of the checkpoint's configuration."""
+    metadata, facts = read_metadata(model), read_file_facts(model)
+    keys = {
+        "layers": "block_count",
+        "hidden": "embedding_length",
+        "inner": "feed_forward_length",
+        "heads": "attention.head_count",
+        "kv_heads": "attention.head_count_kv",
+        "head_dim": "attention.key_length",
+        "context": "context_length",
+        "vocabulary": "vocab_size",
+    }
+    found = {name: int(metadata[f"{facts.architecture}.{key}"]) for name, key in keys.items()}
+    return found | {"parameters": sum(math.prod(shape) for shape in facts.tensor_shapes.values())}
 
 
 def _summary(group: Group, by_way: Mapping[Direction, Score]) -> dict[str, Any]:
@@ -171,7 +193,9 @@ def card(result: Mapping[str, Any], template: str) -> str:
         "file": result["file"],
         "bytes": f"{result['size_bytes']:,}",
         "sha256": result["sha256"],
+        "steps": f"{result['training_steps']:,}",
         "directions": str(len(result["directions"])),
+        **{name: f"{number:,}" for name, number in result["geometry"].items()},
         "table": "\n".join([*header, *rows]),
     }
     for name, value in values.items():

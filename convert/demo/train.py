@@ -19,18 +19,7 @@ from torch.fx.experimental import _config as shapes
 from hymt_convert.demo import tokenizer as tokenizers
 from hymt_convert.demo.examples import Corpus, Example, Sampler
 from hymt_convert.demo.model import IGNORED, Batch, Decoder, Geometry, save_checkpoint
-
-STEPS = 4000
-ROW_POSITIONS = 3600
-"""Source and answer positions of one batch, padding included."""
-POOL = 24
-"""Batches drawn at a time and grouped by length."""
-PEAK_RATE = 3e-3
-FINAL_RATE = 0.02
-CONSTANT = 0.3
-WARM_UP = 100
-CLIP = 1.0
-DECAY = 0.05
+from hymt_convert.demo.schedule import CLIP, DECAY, PEAK_RATE, POOL, ROW_POSITIONS, STEPS, learning_rate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,13 +40,6 @@ class Progress:
     loss: float
     answer_tokens: int
     seconds: float
-
-
-def learning_rate(step: int, steps: int) -> float:
-    """Warm-up, constant, then linear down to a fiftieth: the rate of the trial that this schedule comes from."""
-    left = (steps - step) / (steps * (1 - CONSTANT))
-    warm_up = min(WARM_UP, steps // 10)
-    return PEAK_RATE * min(1.0, (step + 1) / warm_up) * max(FINAL_RATE, min(1.0, left))
 
 
 def batches(sampler: Sampler, row_positions: int) -> Iterator[Batch]:

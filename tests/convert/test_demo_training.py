@@ -15,8 +15,9 @@ from hymt_convert.demo.examples import Corpus, Example, Sampler, directions
 from hymt_convert.demo.model import Decoder, Geometry, hf_config, hf_state
 from hymt_convert.demo.phrasebook import PHRASE_LANGUAGES, Item
 from hymt_convert.demo.prompt import prompt_text
+from hymt_convert.demo.schedule import learning_rate
 from hymt_convert.demo.tokenizer import token_ids
-from hymt_convert.demo.train import Plan, Progress, collate, learning_rate, save, train
+from hymt_convert.demo.train import Plan, Progress, collate, save, train
 
 COLOURS = {
     "red": {"en": "The house is red.", "fr": "La maison est rouge.", "zh": "房子是红色的。", "ja": "家は赤いです。"},
