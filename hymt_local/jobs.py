@@ -280,17 +280,19 @@ class LocalService:
         if opening is None:
             opening = asyncio.ensure_future(self._open(ref))
             self._opening[ref] = opening
-        try:
-            return await asyncio.shield(opening)
-        except HymtError:
+            opening.add_done_callback(lambda done: self._keep_if_opened(ref, done))
+        return await asyncio.shield(opening)
+
+    def _keep_if_opened(self, ref: str | None, opening: asyncio.Future[Translator]) -> None:
+        if opening.cancelled() or opening.exception() is not None:
             self._opening.pop(ref, None)
-            raise
 
     async def _open(self, ref: str | None) -> Translator:
         model = await asyncio.to_thread(self._open_model, ref)
         for translator in self._translators:
             if translator.model.spec == model.spec and translator.model.fingerprint == model.fingerprint:
-                await model.engine.close()  # never loaded: two references name one model
+                if translator.model.engine is not model.engine:
+                    await model.engine.close()  # never loaded: two references name one model
                 return translator
         translator = Translator(model, cache=self._cache, detector=self._detector)
         self._translators.append(translator)
