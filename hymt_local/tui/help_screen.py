@@ -16,7 +16,7 @@ from textual.widgets import Static
 from hymt_local.sanitize import sanitize
 from hymt_local.tui.keymap import APP_COMMANDS, EDITING_KEYS, TRANSLATE_COMMANDS
 
-_KEY_CELLS = 26
+_KEY_CELLS = 24
 
 
 class HelpScreen(ModalScreen[None]):

@@ -11,6 +11,9 @@ from textual.binding import Binding
 # ctrl+enter arrives only from some terminals, ctrl+m, i, h and [ are enter, tab, backspace and escape.
 
 
+PALETTE_KEY = "ctrl+p"
+
+
 @dataclass(frozen=True, slots=True)
 class Command:
     """One thing the user can do."""
@@ -33,8 +36,10 @@ class Command:
 
     @property
     def shown_keys(self) -> tuple[str, ...]:
-        """The keys as people write them."""
-        return tuple(_shown(key) for key in self.keys.split(",") if key)
+        """The keys as people write them; for an action of the palette only, the way there."""
+        if not self.keys:
+            return (f"{_shown(PALETTE_KEY)} {self.title}",)
+        return tuple(_shown(key) for key in self.keys.split(","))
 
     def binding(self) -> Binding:
         """Return it as Textual's binding."""
@@ -52,7 +57,7 @@ class Command:
 
 TRANSLATE_COMMANDS = (
     Command("translate", "f5,ctrl+t,ctrl+enter", "Translate", "Translate the text now", in_footer=True),
-    Command("languages", "f2", "Languages", "Choose the languages; twice for the source language", in_footer=True),
+    Command("languages", "f2", "Languages", "Choose the languages; again for the source", in_footer=True),
     Command("swap", "f3", "Swap", "Swap the languages and the texts", in_footer=True),
     Command("copy", "f4", "Copy", "Copy the whole translation", in_footer=True),
     Command("cancel", "escape", "Cancel", "Stop the translation that is running"),
@@ -64,8 +69,8 @@ UNUSED_COPY = Binding("ctrl+c", "help_quit", show=False, system=True)
 """What ctrl+c does when nothing is selected."""
 APP_COMMANDS = (
     Command("app.help", "f1", "Help", "Show every action and its keys", in_footer=True),
-    Command("app.command_palette", "ctrl+p", "Palette", "Search all actions by name"),
-    Command("app.change_theme", "", "Theme", "Choose the colours (in the palette)"),
+    Command("app.command_palette", PALETTE_KEY, "Palette", "Search all actions by name"),
+    Command("app.change_theme", "", "Theme", "Choose the colours"),
     Command(
         "app.quit", "ctrl+q", "Quit", "Leave at once, also during a translation", in_footer=True, has_priority=True
     ),

@@ -6,7 +6,6 @@ still has to say is ignored.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
@@ -78,8 +77,13 @@ class Runner:
         self.stop()
         self.run = Run(request, self._clock.now())
         # Not a coroutine: a worker that is cancelled before it starts would leave it unawaited.
-        work: Callable[[], Coroutine[None, None, None]] = partial(self._follow, self.run)
-        self._screen.run_worker(work, group=WORKER_GROUP, exclusive=True, exit_on_error=False, name="translation")
+        work = partial(self._follow, self.run)
+        self._screen.run_worker(
+            work,  # type: ignore[arg-type]  # mypy 2.4 does not solve the type variable of the union it may be
+            group=WORKER_GROUP,
+            exclusive=True,
+            exit_on_error=False,
+        )
 
     def stop(self) -> Run | None:
         """Cancel the run in flight and return it; what it has shown stays."""

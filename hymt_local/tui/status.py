@@ -126,7 +126,7 @@ def _with_bar(before: str, *, fraction: float, after: str) -> Content:
     return Content.assemble(
         (before + "  ", "$foreground"),
         ("━" * filled, "$primary"),
-        ("━" * (_BAR_CELLS - filled), "$surface-lighten-2"),
+        ("─" * (_BAR_CELLS - filled), _MUTED),  # thinner too, for terminals without colours
         ("  " + after, _MUTED),
     )
 

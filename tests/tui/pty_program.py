@@ -1,0 +1,70 @@
+"""The app on a pseudo terminal of our own: every byte it writes can be looked at."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+PATIENCE_S = 10
+"""Only a broken program waits that long, on the slowest machine."""
+
+READY = b"ype or paste text"
+"""The hint of the empty pane, after the letter under the cursor."""
+
+
+class Program:
+    """The app on a pseudo terminal that answers no question; keeps every byte it wrote."""
+
+    def __init__(self, *arguments: str) -> None:
+        self.written = b""
+        """Everything so far."""
+        self._master, slave = pty.openpty()
+        fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.tui.echo_app", *arguments],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=REPOSITORY,
+            env={**os.environ, "TERM": "xterm-256color"},
+        )
+        os.close(slave)
+
+    @property
+    def pid(self) -> int:
+        """Its process."""
+        return self._process.pid
+
+    def send(self, data: bytes) -> None:
+        os.write(self._master, data)
+
+    def read_until(self, wanted: bytes) -> None:
+        deadline = time.monotonic() + PATIENCE_S
+        while wanted not in self.written:
+            remaining_s = deadline - time.monotonic()
+            assert remaining_s > 0, f"{wanted!r} never came; the end: {self.written[-2000:]!r}"
+            if select.select([self._master], [], [], remaining_s)[0]:
+                self.written += os.read(self._master, 65536)
+
+    def wait(self) -> int:
+        """Read to the end and return the exit status."""
+        try:
+            while data := os.read(self._master, 65536):
+                self.written += data
+        except OSError:  # the other end is closed
+            pass
+        return self._process.wait(timeout=PATIENCE_S)
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.wait()
+        os.close(self._master)

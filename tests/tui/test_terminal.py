@@ -1,0 +1,125 @@
+"""The real app in a real terminal: what reaches it, what it shows, what is left of it afterwards."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tui.pty_program import PATIENCE_S, READY, REPOSITORY, Program
+
+pytestmark = pytest.mark.pty
+
+
+class Tmux:
+    """A tmux server of our own with one window of 100x30, running a shell command."""
+
+    def __init__(self, folder: Path) -> None:
+        self._socket = folder / "tmux"
+
+    def run(self, *arguments: str) -> str:
+        command = ["tmux", "-S", str(self._socket), "-u", "-f", os.devnull, *arguments]
+        return subprocess.run(command, check=True, capture_output=True, text=True, timeout=PATIENCE_S).stdout
+
+    def start(self, command: str) -> None:
+        self.run("new-session", "-d", "-x", "100", "-y", "30", "-c", str(REPOSITORY), command)
+
+    def type(self, text: str) -> None:
+        self.run("send-keys", "-l", text)
+
+    def press(self, *keys: str) -> None:
+        self.run("send-keys", *keys)
+
+    def screen(self) -> str:
+        return self.run("capture-pane", "-p")
+
+    def until(self, condition: Callable[[str], bool]) -> str:
+        """Read the screen until the condition holds for it."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not condition(screen := self.screen()):
+            assert time.monotonic() < deadline, f"never happened; the screen:\n{screen}"
+        return screen
+
+
+@pytest.fixture
+def tmux(tmp_path: Path) -> Iterator[Tmux]:
+    terminal = Tmux(tmp_path)
+    yield terminal
+    terminal.run("kill-server")
+
+
+def test_chinese_and_persian_typed_translated_and_the_terminal_left_clean(tmux: Tmux, tmp_path: Path) -> None:
+    app = f"{sys.executable} -m tests.tui.echo_app"
+    tmux.start(f"stty -g > {tmp_path}/before; {app}; echo status=$?; stty -g > {tmp_path}/after; exec cat")
+    tmux.until(lambda screen: "Type or paste text" in screen)
+    tmux.type("你好，世界")
+    tmux.press("Enter")
+    tmux.type("می‌شود\u3000x")
+    tmux.press("F5")
+    screen = tmux.until(lambda screen: screen.count("می‌شود\u3000x") == 2)
+    assert screen.count("你好，世界") == 2
+    rows = screen.splitlines()
+    assert [row.count("│") for row in rows[2:26]] == [4] * 24
+    assert "echo · test" in rows[27]
+    assert "F5 Translate" in rows[29]
+    tmux.press("C-q")
+    screen = tmux.until(lambda screen: "status=" in screen)
+    assert "status=0" in screen
+    assert "你好" not in screen
+    assert tmux.run("display-message", "-p", "#{alternate_on} #{cursor_flag} #{mouse_any_flag}").split() == [
+        "0",
+        "1",
+        "0",
+    ]
+    assert (tmp_path / "after").read_text() == (tmp_path / "before").read_text()
+
+
+@pytest.fixture
+def program() -> Iterator[Callable[..., Program]]:
+    programs: list[Program] = []
+
+    def start(*arguments: str) -> Program:
+        programs.append(Program(*arguments))
+        return programs[-1]
+
+    yield start
+    for each in programs:
+        each.close()
+
+
+def pasted(text: str) -> bytes:
+    return b"\x1b[200~" + text.encode() + b"\x1b[201~"
+
+
+def test_no_command_in_the_text_reaches_the_terminal(program: Callable[..., Program]) -> None:
+    app = program("hostile")
+    app.read_until(READY)
+    start = len(app.written)
+    app.send(pasted("one \u009b2J two \x07 three"))
+    app.read_until(b"Translated in")
+    app.send(b"\x11")
+    assert app.wait() == 0
+    output = app.written[start:]
+    assert "one \ufffd2J two \ufffd three".encode() in output
+    assert "un \ufffd]0;pwned\ufffd \ufffd[2J deux".encode() in output
+    for command in (b"\x1b]0;", b"\x1b[2J", "\u009b".encode(), b"\x1b]52;", b"\x07"):
+        assert command not in output
+
+
+def test_quitting_during_a_generation_returns_at_once_with_a_clean_terminal(program: Callable[..., Program]) -> None:
+    app = program("hang")
+    app.read_until(READY)
+    app.send(pasted("Hello"))
+    app.read_until(b"Reading")
+    app.send(b"\x11")
+    asked_at = time.monotonic()
+    assert app.wait() == 0
+    assert time.monotonic() - asked_at < 5
+    for restored in (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l", b"\x1b[?2004l", b"\x1b[<u"):
+        assert restored in app.written
+    assert b"Traceback" not in app.written
