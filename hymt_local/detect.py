@@ -97,7 +97,7 @@ class Statistics(Protocol):
 
 
 class LanguageDetector:
-    """Detects languages. Belongs to one thread at a time; loads its statistics once, on first need."""
+    """Detects languages. Loads its statistics on first need; threads may share it (two may load them at once)."""
 
     def __init__(self) -> None:
         self._words = frequent_words()

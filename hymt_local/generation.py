@@ -222,7 +222,7 @@ class SegmentGenerator:
     # Generating
 
     async def _best_of_two(self, prepared: Prepared, index: int) -> Answer:
-        """Retry once, sampled, what another attempt may mend; the first text is on the screen, so the second is not streamed."""
+        """Try once more, sampled, what that may mend. Not streamed: the first attempt is on the screen already."""
         first = await self._generate(prepared, index, sampling=self._direction.sampling, is_streamed=True)
         if first.error is None or not first.is_retryable:
             return first

@@ -36,6 +36,7 @@ from hymt_local.events import (
 )
 from hymt_local.generation import Answer, Direction, Emit, Prepared, SegmentGenerator, not_covered, shown
 from hymt_local.language import match_language
+from hymt_local.literals import without_literals
 from hymt_local.memory.phrase_cache import CachedPhrase
 from hymt_local.prompts import template_signature
 from hymt_local.segment import Segment
@@ -141,7 +142,7 @@ class Translator:
 
     async def _run(self, request: TranslationRequest) -> AsyncGenerator[Event, None]:
         started_at = time.perf_counter()
-        plan = self._plan(request)
+        plan = await asyncio.to_thread(self._plan, request)  # splitting and detecting a long text take a while
         yield self._started(plan)
         settled: dict[int, SegmentDone] = {}
         for done in self._settle_without_engine(plan):
@@ -168,13 +169,13 @@ class Translator:
         spec = self._model.spec
         target_lang = match_language(request.target_lang, supported=spec.languages)
         lines = split_lines(request.text)
-        detection = None
+        detection = self._detect(lines) if request.source_lang is None else None
         if request.source_lang is None:
-            detection = self._detect(request.text, lines)
             source_lang = detection.tag if detection else UNDETERMINED
         else:
             source_lang = match_language(request.source_lang, supported=spec.languages)
-        signature, sampling = self._sign(request, source_lang=source_lang, target_lang=target_lang)
+        sampling = request.sampling or spec.sampling.greedy_params()
+        signature = self._sign(sampling, source_lang=source_lang, target_lang=target_lang)
         return _Plan(
             request=request,
             source_lang=source_lang,
@@ -186,26 +187,22 @@ class Translator:
             digest=signature.digest(),
         )
 
-    def _detect(self, text: str, lines: Sequence[Segment]) -> Detection | None:
+    def _detect(self, lines: Sequence[Segment]) -> Detection | None:
         """Return None when there is nothing to translate; refuse a text whose language cannot be told."""
         words = "\n".join(line.source for line in lines if line.translatable)
         detection = self._detector.detect(words, supported=self._model.spec.languages) if words else None
-        if detection is None and sum(character.isalpha() for character in words) > 1:
+        if detection is None and sum(character.isalpha() for character in without_literals(words)) > 1:
             raise LanguageError(
                 f"cannot tell the language of {shown(words)!r}",
                 hint="name it (`-f LANG`); `hymt languages` lists what the models speak",
             )
         return detection
 
-    def _sign(
-        self, request: TranslationRequest, *, source_lang: str, target_lang: str
-    ) -> tuple[Signature, SamplingParams]:
+    def _sign(self, sampling: SamplingParams, *, source_lang: str, target_lang: str) -> Signature:
         spec = self._model.spec
-        sampling = request.sampling or spec.sampling.greedy_params()
-        template = ""
-        if UNDETERMINED != source_lang != target_lang:
-            template = template_signature(spec, source_lang=source_lang, target_lang=target_lang)
-        signature = Signature(
+        is_prompted = source_lang not in {UNDETERMINED, target_lang}
+        template = template_signature(spec, source_lang=source_lang, target_lang=target_lang) if is_prompted else "none"
+        return Signature(
             fingerprint=self._model.fingerprint,
             quantization=self._model.quantization,
             template=template,
@@ -213,7 +210,6 @@ class Translator:
             source_lang=source_lang,
             target_lang=target_lang,
         )
-        return signature, sampling
 
     def _started(self, plan: _Plan) -> Started:
         return Started(
