@@ -20,11 +20,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil  # type: ignore[import-untyped]
+import psutil
 
 from hymt_local.engine.base import (
     Backend,
-    BackendOpener,
     GenerationEvent,
     GenerationRequest,
     ModelInfo,
@@ -66,7 +65,9 @@ class LlamaOptions:
     """For `ModelInfo.name`; the file's own name for itself when empty."""
 
 
-def open_llama_backend(path: Path, options: LlamaOptions | None = None) -> BackendOpener:
+def open_llama_backend(
+    path: Path, options: LlamaOptions | None = None
+) -> Callable[[Callable[[float], bool]], LlamaBackend]:
     """Return an opener of the GGUF file at `path`.
 
     The opener raises ModelError when the file is refused before llama.cpp sees it, EngineUnavailableError when
@@ -92,9 +93,10 @@ class Library:
     """C holds pointers to them."""
 
     def why(self) -> str:
-        """Return what llama.cpp last said about an error."""
-        lines = [line for line in self.log.tail if "error" in line.casefold() or "fail" in line.casefold()]
-        return (lines or list(self.log.tail) or ["no reason given"])[-1]
+        """Return what llama.cpp gave as the reason of its last failure to load."""
+        errors = [line for line in self.log.tail if "error" in line.casefold()]
+        line = (errors or list(self.log.tail) or ["no reason given"])[0]
+        return line.split(": ", 1)[-1]  # the first part is a C function
 
 
 def load_library() -> Library:

@@ -1,0 +1,536 @@
+import asyncio
+import logging
+import math
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import aclosing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from hymt_local.engine import llama, sampling
+from hymt_local.engine.base import (
+    FinishReason,
+    GenerationDone,
+    GenerationEvent,
+    GenerationRequest,
+    PromptRead,
+    TokensGenerated,
+)
+from hymt_local.engine.cancel import CancelFlag
+from hymt_local.engine.llama import LlamaBackend, LlamaOptions, LogSink, default_threads, open_llama_backend
+from hymt_local.engine.llama_vocabulary import stop_ids
+from hymt_local.engine.sampling import Greedy, check_sampling
+from hymt_local.engine.scheduler import ThreadedEngine
+from hymt_local.errors import (
+    ConfigError,
+    DecodeError,
+    EngineError,
+    EngineLoadError,
+    EngineUnavailableError,
+    ModelFileError,
+)
+from hymt_local.events import SamplingParams
+from tests.toy_models import CONTROL_TOKENS, DOLLAR, ToyGeometry, ToyModel, control_id, write_toy_model
+
+pytestmark = pytest.mark.llama
+
+BOS, SEP = control_id("<|startoftext|>"), control_id("<|extra_0|>")
+PROMPT = (BOS, *b"The quick brown fox", SEP)
+LONG_PROMPT = tuple(32 + i * 7 % 90 for i in range(700))
+NO_PENALTY = SamplingParams(repetition_penalty=1.0)
+
+
+def never() -> bool:
+    return False
+
+
+@pytest.fixture(scope="module")
+def toy_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_toy_model(tmp_path_factory.mktemp("toy") / "toy.gguf")
+
+
+@pytest.fixture
+def backend(toy_path: Path) -> Iterator[LlamaBackend]:
+    backend = open_toy(toy_path)
+    yield backend
+    backend.close()
+
+
+def open_toy(path: Path, options: LlamaOptions | None = None) -> LlamaBackend:
+    return open_llama_backend(path, options)(lambda fraction: True)
+
+
+def play(backend: LlamaBackend, request: GenerationRequest) -> list[GenerationEvent]:
+    return list(backend.generate(request, never))
+
+
+def answer(backend: LlamaBackend, request: GenerationRequest) -> list[int]:
+    return [token for event in play(backend, request) if isinstance(event, TokensGenerated) for token in event.ids]
+
+
+def done(events: list[GenerationEvent]) -> GenerationDone:
+    assert isinstance(events[-1], GenerationDone)
+    return events[-1]
+
+
+def logits_after(backend: LlamaBackend, tokens: tuple[int, ...]) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
+    context = backend._context
+    assert context is not None
+    context.clear()
+    context.decode(tokens, with_logits=True)
+    return context.logits().copy()
+
+
+# What the model is
+
+
+def test_the_info_is_read_from_the_file(backend: LlamaBackend, toy_path: Path) -> None:
+    info = backend.info
+    assert (info.name, info.architecture, info.quantization) == ("toy", "hunyuan-dense", "F32")
+    assert info.context_length == 1024
+    assert set(info.control_tokens) == set(CONTROL_TOKENS)
+    assert info.control_tokens["<|extra_0|>"] == SEP
+    assert info.n_gpu_layers == 0
+    assert 0 < info.size_bytes < toy_path.stat().st_size
+
+
+def test_the_context_is_as_long_as_asked_for_but_not_longer_than_the_model_was_trained_for(toy_path: Path) -> None:
+    for asked, given in ((100, 100), (256, 256), (5000, 1024)):
+        backend = open_toy(toy_path, LlamaOptions(context_length=asked, name="Toy:F32"))
+        assert (backend.info.context_length, backend.info.name) == (given, "Toy:F32")
+        fitting = GenerationRequest(LONG_PROMPT[: given - 4], 4)
+        assert done(play(backend, fitting)).reason is FinishReason.LENGTH
+        backend.close()
+
+
+def test_without_mmap_the_model_answers_the_same(backend: LlamaBackend, toy_path: Path) -> None:
+    copied = open_toy(toy_path, LlamaOptions(use_mmap=False))
+    request = GenerationRequest(PROMPT, 10)
+    assert answer(copied, request) == answer(backend, request)
+    copied.close()
+
+
+@pytest.mark.parametrize(
+    ("eos", "control_tokens", "expected"),
+    [
+        ("<|eos|>", CONTROL_TOKENS, {"<|eos|>", "<|endoftext|>"}),
+        ("$", CONTROL_TOKENS, {"<|eos|>", "<|endoftext|>"}),
+        ("$", ("<|startoftext|>", "<｜hy_place▁holder▁no▁2｜>"), {"<｜hy_place▁holder▁no▁2｜>"}),
+        ("<|extra_0|>", CONTROL_TOKENS, {"<|extra_0|>", "<|endoftext|>"}),
+    ],
+)
+def test_the_end_of_a_turn_is_a_control_token_whatever_the_header_says(
+    tmp_path: Path, eos: str, control_tokens: tuple[str, ...], expected: set[str]
+) -> None:
+    model = ToyModel(eos_token=eos, control_tokens=control_tokens)
+    backend = open_toy(write_toy_model(tmp_path / "toy.gguf", model))
+    stops = {text for text, token in backend.info.control_tokens.items() if token in backend.info.stop_ids}
+    assert stops == expected
+    assert DOLLAR not in backend.info.stop_ids
+    backend.close()
+
+
+def test_eot_counts_only_when_it_is_a_control_token() -> None:
+    control = {"<eos:6124c78e>": 10, "<|other|>": 11}
+    assert stop_ids(control, eos=10, eot=11) == {10, 11}
+    assert stop_ids(control, eos=10, eot=3) == {10}
+    assert stop_ids(control, eos=-1, eot=-1) == {10}
+
+
+# Text and tokens
+
+
+def test_the_text_of_a_control_token_stays_text(backend: LlamaBackend) -> None:
+    ids = backend.tokenize("a<|eos|>b")
+    assert not set(ids) & set(backend.info.control_tokens.values())
+    assert b"".join(backend._vocabulary.piece(token) for token in ids) == b"a<|eos|>b"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("the other", "the other"),
+        ("é\0ü", "é\0ü"),
+        ("zwölf  Boxkämpfer\n\n", "zwölf  Boxkämpfer\n\n"),
+        ("火车" * 600, "火车" * 600),
+        ("a" * 5000, "a" * 5000),
+        ("\ud800x", "\ufffdx"),
+    ],
+)
+def test_tokens_stand_for_the_bytes_of_the_text(backend: LlamaBackend, text: str, expected: str) -> None:
+    data = b"".join(backend._vocabulary.piece(token) for token in backend.tokenize(text))
+    assert data.decode() == expected
+
+
+def test_control_tokens_stand_for_no_bytes(backend: LlamaBackend) -> None:
+    assert {backend._vocabulary.piece(token) for token in backend.info.control_tokens.values()} == {b""}
+
+
+def test_a_piece_longer_than_the_buffer_comes_whole(backend: LlamaBackend) -> None:
+    token = backend.tokenize(" the")[0]
+    assert backend._vocabulary._read_piece(token, 1) == b" the"
+
+
+def test_runs_that_overflow_the_tokenizers_stack_are_cut_first(tmp_path: Path) -> None:
+    path = write_toy_model(tmp_path / "toy.gguf", ToyModel(pre_tokenizer="hunyuan-dense"))
+    lengths: list[int] = []
+
+    def tokenize() -> None:
+        backend = open_toy(path)
+        lengths.extend(len(backend.tokenize(character * 20_000)) for character in "aก火 \n-é")
+        backend.close()
+
+    previous = threading.stack_size(512 << 10)  # what a thread has on macOS: 1,600 characters of a run kill it
+    thread = threading.Thread(target=tokenize)
+    thread.start()
+    threading.stack_size(previous)
+    thread.join()
+    assert len(lengths) == 7
+
+
+# Choosing
+
+
+def test_greedy_follows_the_largest_logit(backend: LlamaBackend) -> None:
+    tokens = answer(backend, GenerationRequest(PROMPT, 12, NO_PENALTY))
+    for index, token in enumerate(tokens):
+        assert int(logits_after(backend, (*PROMPT, *tokens[:index])).argmax()) == token
+
+
+def test_the_repetition_penalty_counts_generated_tokens_only() -> None:
+    greedy = Greedy(2.0)
+    steps = [[5.0, 3.0, -1.0], [5.0, 3.0, -1.0], [1.0, 1.5, -1.0], [-1.0, -1.5, -2.5]]
+    assert [greedy.choose(np.array(step, dtype=np.float32)) for step in steps] == [0, 1, 1, 0]
+    assert greedy.choose(np.array([-2.0, -2.0, -3.0], dtype=np.float32)) == 2
+
+
+def test_the_repetition_penalty_forgets_old_tokens() -> None:
+    greedy = Greedy(10.0)
+    n_vocab = sampling.PENALTY_WINDOW + 2
+    chosen = []
+    for step in range(n_vocab):
+        logits = np.ones(n_vocab, dtype=np.float32)
+        logits[step] = 2.0
+        chosen.append(greedy.choose(logits))
+    assert chosen == list(range(n_vocab))
+    assert greedy.choose(np.array([2.0] + [1.0] * (n_vocab - 1), dtype=np.float32)) == 0
+
+
+def test_probabilities_are_those_of_the_model_before_penalties(backend: LlamaBackend) -> None:
+    request = GenerationRequest(PROMPT, 3, SamplingParams(repetition_penalty=5.0), probabilities=True)
+    events = [event for event in play(backend, request) if isinstance(event, TokensGenerated)]
+    tokens: list[int] = []
+    for event in events:
+        logits = logits_after(backend, (*PROMPT, *tokens)).astype(np.float64)
+        expected = math.exp(logits[event.ids[0]]) / np.exp(logits).sum()
+        assert event.probabilities[0] == pytest.approx(expected, rel=0.01)
+        tokens += event.ids
+
+
+def test_sampling_is_reproducible_by_its_seed(backend: LlamaBackend) -> None:
+    def sampled(seed: int) -> list[int]:
+        params = SamplingParams(temperature=1.5, top_k=50, top_p=0.95, seed=seed)
+        return answer(backend, GenerationRequest(PROMPT, 20, params))
+
+    assert sampled(1) == sampled(1)
+    assert sampled(1) != sampled(2)
+    assert len(sampled(0xFFFFFFFF)) == 20
+
+
+@pytest.mark.parametrize("top_k", [0, 1, 20, 100_000])
+@pytest.mark.parametrize("top_p", [0.6, 1.0])
+@pytest.mark.parametrize("penalty", [0.9, 1.0, 1.05])
+def test_every_valid_sampling_works(backend: LlamaBackend, top_k: int, top_p: float, penalty: float) -> None:
+    params = SamplingParams(temperature=0.7, top_k=top_k, top_p=top_p, repetition_penalty=penalty)
+    assert len(answer(backend, GenerationRequest(PROMPT, 5, params))) == 5
+
+
+def test_top_k_one_is_greedy(backend: LlamaBackend) -> None:
+    params = SamplingParams(temperature=0.7, top_k=1, repetition_penalty=1.3)
+    greedy = SamplingParams(repetition_penalty=1.3)
+    sampled_answer = answer(backend, GenerationRequest(PROMPT, 20, params))
+    assert sampled_answer == answer(backend, GenerationRequest(PROMPT, 20, greedy))
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        SamplingParams(temperature=-1),
+        SamplingParams(temperature=math.nan),
+        SamplingParams(top_k=-1),
+        SamplingParams(top_p=0),
+        SamplingParams(top_p=1.1),
+        SamplingParams(repetition_penalty=0),
+        SamplingParams(repetition_penalty=math.inf),
+    ],
+)
+def test_sampling_out_of_range_is_refused(params: SamplingParams) -> None:
+    with pytest.raises(ConfigError, match="out of range"):
+        check_sampling(params)
+
+
+def test_a_stop_token_ends_the_answer_and_is_not_part_of_it(backend: LlamaBackend) -> None:
+    tokens = answer(backend, GenerationRequest(PROMPT, 12, NO_PENALTY))
+    stop = tokens[-1]
+    events = play(backend, GenerationRequest(PROMPT, 12, NO_PENALTY, stop_ids=frozenset({stop})))
+    assert done(events).reason is FinishReason.STOP
+    assert done(events).usage.output_tokens == tokens.index(stop)
+
+
+# State between calls
+
+
+def test_the_common_prefix_is_not_read_again_and_changes_nothing(backend: LlamaBackend, toy_path: Path) -> None:
+    first = GenerationRequest(LONG_PROMPT, 4)
+    second = GenerationRequest((*LONG_PROMPT[:500], *PROMPT), 12)
+    play(backend, first)
+    events = play(backend, second)
+    assert done(events).usage.reused_tokens == 500
+    fresh = open_toy(toy_path)
+    assert answer(backend, second) == answer(fresh, second)
+    fresh.close()
+
+
+def test_of_a_prompt_read_before_the_last_token_is_read_again(backend: LlamaBackend) -> None:
+    play(backend, GenerationRequest(PROMPT, 4))
+    events = play(backend, GenerationRequest(PROMPT, 4))
+    assert events[0] == PromptRead(len(PROMPT) - 1, len(PROMPT))
+    shorter = play(backend, GenerationRequest(PROMPT[:5], 4))
+    assert shorter[0] == PromptRead(4, 5)
+
+
+def test_a_long_prompt_is_read_in_slices(backend: LlamaBackend) -> None:
+    events = play(backend, GenerationRequest(LONG_PROMPT, 1))
+    assert [event.done for event in events if isinstance(event, PromptRead)] == [0, 256, 512, 700]
+
+
+def test_a_budget_of_nothing_reads_the_prompt_only(backend: LlamaBackend) -> None:
+    events = play(backend, GenerationRequest(PROMPT, 0))
+    assert done(events).reason is FinishReason.LENGTH
+    assert done(play(backend, GenerationRequest(PROMPT, 2))).usage.reused_tokens == len(PROMPT) - 1
+
+
+def test_a_prompt_is_cancelled_between_its_slices(backend: LlamaBackend) -> None:
+    flag = CancelFlag()
+    seen: list[GenerationEvent] = []
+    for event in backend.generate(GenerationRequest(LONG_PROMPT, 4), flag):
+        seen.append(event)
+        if event == PromptRead(256, 700):
+            flag.cancel()
+    assert [event.done for event in seen if isinstance(event, PromptRead)] == [0, 256]
+    assert done(seen).reason is FinishReason.CANCELLED
+    assert play(backend, GenerationRequest(LONG_PROMPT, 4))[0] == PromptRead(256, 700)
+
+
+def test_a_decode_call_under_way_is_aborted_and_the_context_stays_right(backend: LlamaBackend) -> None:
+    expected = logits_after(backend, LONG_PROMPT[:200])
+    context, flag = backend._context, CancelFlag()
+    assert context is not None
+    context.clear()
+    flag.cancel()
+    context.watch(flag)
+    assert context.decode(LONG_PROMPT[:200], with_logits=True) is False
+    assert context.keep_prefix_of(LONG_PROMPT) == 0
+    context.watch(None)
+    assert context.decode(LONG_PROMPT[:200], with_logits=True) is True
+    assert np.array_equal(context.logits(), expected)
+
+
+async def test_leaving_while_a_long_prompt_is_read_frees_the_engine_for_the_next(toy_path: Path) -> None:
+    engine = ThreadedEngine(open_llama_backend(toy_path), "toy")
+    async with aclosing(engine.generate(GenerationRequest(LONG_PROMPT, 300))) as events:
+        assert await anext(events) == PromptRead(0, 700)
+    last = [event async for event in engine.generate(GenerationRequest(PROMPT, 2))][-1]
+    assert isinstance(last, GenerationDone)
+    assert last.reason is FinishReason.LENGTH
+    await engine.close()
+
+
+# Misuse that would kill the process
+
+
+def test_an_engine_that_was_closed_refuses_work(toy_path: Path) -> None:
+    backend = open_toy(toy_path)
+    running = iter(backend.generate(GenerationRequest(PROMPT, 5), never))
+    next(running)
+    backend.close()
+    backend.close()
+    uses: list[Callable[[], object]] = [
+        lambda: backend.tokenize("a"),
+        lambda: backend.generate(GenerationRequest(PROMPT, 5), never),
+        lambda: next(running),
+    ]
+    for use in uses:
+        with pytest.raises(EngineError, match="closed"):
+            use()
+
+
+def test_another_thread_is_refused(backend: LlamaBackend) -> None:
+    errors: list[EngineError] = []
+
+    def use() -> None:
+        try:
+            backend.tokenize("a")
+        except EngineError as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=use)
+    thread.start()
+    thread.join()
+    assert "another thread" in errors[0].message
+
+
+def test_a_second_generation_ends_the_first_with_an_error(backend: LlamaBackend) -> None:
+    first = iter(backend.generate(GenerationRequest(PROMPT, 5), never))
+    next(first)
+    assert len(answer(backend, GenerationRequest(PROMPT, 5))) == 5
+    with pytest.raises(DecodeError, match="taken this one's place"):
+        next(first)
+    assert len(answer(backend, GenerationRequest(PROMPT, 5))) == 5
+
+
+@pytest.mark.parametrize("prompt", [(), (-1,), (300_000,), (1 << 40,)])
+def test_a_prompt_that_llama_cpp_would_reject_is_refused(backend: LlamaBackend, prompt: tuple[int, ...]) -> None:
+    with pytest.raises(DecodeError):
+        play(backend, GenerationRequest(prompt, 5))
+    assert len(answer(backend, GenerationRequest(PROMPT, 5))) == 5
+
+
+@pytest.mark.parametrize("n_tokens", [0, 257, 1025])
+def test_a_batch_beyond_its_bounds_is_refused(backend: LlamaBackend, n_tokens: int) -> None:
+    context = backend._context
+    assert context is not None
+    with pytest.raises(DecodeError, match="do not fit"):
+        context.decode((1,) * n_tokens, with_logits=False)
+
+
+def test_logits_that_were_not_computed_are_an_error(backend: LlamaBackend) -> None:
+    context = backend._context
+    assert context is not None
+    context.decode(PROMPT, with_logits=False)
+    with pytest.raises(DecodeError, match="no logits"):
+        context.logits()
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_a_model_that_computes_nan_is_an_error_and_not_gibberish(tmp_path: Path, temperature: float) -> None:
+    backend = open_toy(write_toy_model(tmp_path / "toy.gguf", ToyModel(scale=math.nan)))
+    with pytest.raises(DecodeError, match="NaN"):
+        play(backend, GenerationRequest(PROMPT, 5, SamplingParams(temperature=temperature)))
+    backend.close()
+
+
+def test_a_file_that_shrinks_under_the_mapping_is_an_error_and_not_a_bus_error(toy_path: Path, tmp_path: Path) -> None:
+    path = tmp_path / "toy.gguf"
+    path.write_bytes(toy_path.read_bytes())
+    backend = open_toy(path)
+    os.truncate(path, 4096)
+    with pytest.raises(ModelFileError, match="cut short"):
+        play(backend, GenerationRequest(PROMPT, 5))
+    backend.close()
+
+
+def test_a_file_that_is_replaced_while_in_use_is_fine(toy_path: Path, tmp_path: Path) -> None:
+    path = tmp_path / "toy.gguf"
+    path.write_bytes(toy_path.read_bytes())
+    backend = open_toy(path)
+    (tmp_path / "new.gguf").write_bytes(b"short")
+    (tmp_path / "new.gguf").replace(path)
+    assert len(answer(backend, GenerationRequest(PROMPT, 5))) == 5
+    backend.close()
+
+
+# Loading
+
+
+def test_loading_reports_progress_and_can_be_given_up(tmp_path: Path) -> None:
+    path = write_toy_model(tmp_path / "toy.gguf", ToyModel(ToyGeometry(layers=8)))
+    fractions: list[float] = []
+
+    def note(fraction: float) -> bool:
+        fractions.append(fraction)
+        return True
+
+    open_llama_backend(path)(note).close()
+    assert fractions == sorted(fractions)
+    assert fractions[-1] == 1.0
+    with pytest.raises(EngineLoadError, match="given up"):
+        open_llama_backend(path)(lambda fraction: False)
+
+
+def test_what_llama_cpp_refuses_is_an_error_with_its_reason(tmp_path: Path) -> None:
+    path = write_toy_model(tmp_path / "toy.gguf", ToyModel(pre_tokenizer="unheard-of"))  # type: ignore[arg-type]
+    with pytest.raises(EngineLoadError, match="unknown pre-tokenizer type: 'unheard-of'"):
+        open_toy(path)
+
+
+def test_a_bad_file_never_reaches_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(llama, "load_library", lambda: pytest.fail("llama.cpp was asked"))
+    (tmp_path / "page.gguf").write_text("<!DOCTYPE html><title>Sign in</title>")
+    with pytest.raises(ModelFileError, match="HTML page"):
+        open_toy(tmp_path / "page.gguf")
+
+
+def test_without_llama_cpp_python_the_engine_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "llama_cpp", None)
+    with pytest.raises(EngineUnavailableError, match="llama-cpp-python cannot be loaded") as caught:
+        llama._import_library.__wrapped__()
+    assert "hymt doctor" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("given", "expected"), [({}, llama.SPIN_COUNT), ({"OMP_NUM_THREADS": "2"}, None), ({"GOMP_SPINCOUNT": "5"}, "5")]
+)
+def test_the_barriers_spin_shortly_unless_the_user_has_chosen(
+    monkeypatch: pytest.MonkeyPatch, given: dict[str, str], expected: str | None
+) -> None:
+    for name in list(os.environ):
+        if name.startswith(("OMP_", "GOMP_", "KMP_", "GGML_")):
+            monkeypatch.delenv(name)
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys, "platform", "linux")
+    monkeypatch.setenv("GGML_NO_BACKTRACE", "0")
+    llama.prepare_environment()
+    assert os.environ.get("GOMP_SPINCOUNT") == expected
+    assert os.environ["GGML_NO_BACKTRACE"] == "0"
+    monkeypatch.delenv("GOMP_SPINCOUNT", raising=False)
+
+
+def test_llama_cpps_log_goes_to_logging_line_by_line_and_its_end_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+    sink = LogSink()
+    with caplog.at_level(logging.DEBUG, logger="hymt_local.engine.llama"):
+        sink(1, b"load: half a ", None)
+        sink(5, "line é\nnext\n".encode(), None)
+        for index in range(100):
+            sink(1, f"line {index}\n".encode(), None)
+    assert caplog.messages[:2] == ["load: half a line é", "next"]
+    assert (len(sink.tail), sink.tail[-1]) == (llama.LOG_TAIL_LINES, "line 99")
+
+
+def test_nothing_of_llama_cpp_reaches_the_terminal(toy_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    backend = open_toy(toy_path)
+    play(backend, GenerationRequest(PROMPT, 5))
+    backend.close()
+    assert capfd.readouterr() == ("", "")
+
+
+def test_tiny_models_run_on_one_thread_and_others_leave_a_core_free() -> None:
+    assert default_threads(1 << 20) == 1
+    assert 1 <= default_threads(4 << 30) <= max(1, (os.cpu_count() or 1) - 1)
+
+
+async def test_two_engines_share_the_library_and_answer_alike(toy_path: Path) -> None:
+    engines = [ThreadedEngine(open_llama_backend(toy_path), name) for name in ("one", "two")]
+
+    async def collect(engine: ThreadedEngine) -> list[int]:
+        events = [event async for event in engine.generate(GenerationRequest(PROMPT, 10))]
+        return [token for event in events if isinstance(event, TokensGenerated) for token in event.ids]
+
+    first, second = await asyncio.gather(*map(collect, engines))
+    assert first == second
+    await asyncio.gather(*(engine.close() for engine in engines))
