@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -80,7 +81,7 @@ class Application:
 
 
 def open_application(environ: Mapping[str, str], *, flags: Mapping[str, Any] | None = None) -> Application:
-    """Read paths, settings and catalog.
+    """Read paths, settings and catalog, and set the detail of this program's log.
 
     Raises:
         ConfigError: a setting or a catalog entry is wrong.
@@ -88,6 +89,7 @@ def open_application(environ: Mapping[str, str], *, flags: Mapping[str, Any] | N
     """
     paths = Paths.from_environment(environ)
     resolved = load_settings(paths.config_file, environ, flags=flags)
+    logging.getLogger("hymt_local").setLevel(resolved.settings.log_level.upper())
     catalog = load_catalog(_existing(paths.catalog_file))
     return Application(paths, resolved, catalog, ModelStore(paths, catalog))
 

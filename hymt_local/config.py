@@ -9,7 +9,7 @@ import difflib
 import os
 import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
@@ -21,6 +21,8 @@ from hymt_local.errors import ConfigError, StoreError
 from hymt_local.paths import HOME_VARIABLE
 
 VARIABLE_PREFIX = "HYMT_"
+_HINT = "`hymt config schema` prints what each setting takes"
+_SHOWN_CHARACTERS = 80
 
 
 class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -85,22 +87,21 @@ def load_settings(
     """Resolve all layers; `flags` holds only what the user typed.
 
     Raises:
-        ConfigError: an unknown key, a wrong type or a value out of range; the message names the layer and the key.
+        ConfigError: an unknown key, a wrong type or a value out of range; the message names layer, key and value.
         StoreError: the file exists but cannot be read.
     """
     typed_flags = {key: value for key, value in (flags or {}).items() if value is not None}
     layers = (
-        (Layer.FILE, _read_file(config_file), str(config_file)),
-        (Layer.ENVIRONMENT, _read_environment(environ), "environment"),
-        (Layer.FLAG, typed_flags, "command line"),
+        (Layer.FILE, _checked(_read_file(config_file), str(config_file))),
+        (Layer.ENVIRONMENT, _checked(_read_environment(environ), "environment", from_text=True, spelled=variable_name)),
+        (Layer.FLAG, _checked(typed_flags, "command line")),
     )
     merged: dict[str, Any] = {}
     origins = dict.fromkeys(setting_names(), Layer.DEFAULT)
-    for layer, values, place in layers:
-        _check(values, place)
+    for layer, values in layers:
         merged.update(values)
         origins.update(dict.fromkeys(values, layer))
-    return ResolvedSettings(_convert(merged, "settings"), origins)
+    return ResolvedSettings(Settings(**merged), origins)
 
 
 def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
@@ -119,12 +120,17 @@ def write_setting(config_file: Path, name: str, value: str | None) -> None:
     import tomlkit  # 30 ms, and only needed to write
 
     _check_name(name, "command line")
-    typed = None if value is None else getattr(_convert({name: value}, "command line"), name)
-    document = tomlkit.parse(_read_text(config_file))
-    document.pop(name, None)
-    if typed is not None:
+    typed = None if value is None else _checked({name: value}, "command line", from_text=True)[name]
+    _read_file(config_file)  # a file that nobody can read is not replaced
+    try:
+        document = tomlkit.parse(_read_text(config_file))
+    except ValueError as error:  # stricter than tomllib about what no setting needs
+        raise _bad_toml(config_file, error) from error
+    if typed is None:
+        document.pop(name, None)
+    else:
         document[name] = typed
-    _check(document.unwrap(), str(config_file))
+    _checked(document.unwrap(), str(config_file))
     write_atomically(config_file, tomlkit.dumps(document))
 
 
@@ -134,24 +140,25 @@ def settings_schema() -> dict[str, Any]:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Write a private (0600) text file by a temporary neighbour, fsync and rename.
+    """Write a private (0600) text file by a temporary neighbour, fsync and rename; a link's target is replaced.
 
     Raises:
         StoreError: the folder or file cannot be written; what was there stays.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+        target = Path(os.path.realpath(path))
+        target.parent.mkdir(parents=True, exist_ok=True)
+        descriptor, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        try:
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.write(text.encode())
+                stream.flush()
+                os.fsync(stream.fileno())
+            Path(temporary).replace(target)
+        except BaseException:
+            Path(temporary).unlink(missing_ok=True)
+            raise
     except OSError as error:
-        raise _unwritable(path, error) from error
-    try:
-        with os.fdopen(descriptor, "w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).replace(path)
-    except OSError as error:
-        Path(temporary).unlink(missing_ok=True)
         raise _unwritable(path, error) from error
 
 
@@ -180,8 +187,12 @@ def _read_text(path: Path) -> str:
 def _read_file(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(_read_text(path))
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is not valid TOML: {error}", hint="fix that line, or move the file away") from error
+    except (ValueError, RecursionError) as error:  # TOMLDecodeError, a number of 5000 digits, brackets 1000 deep
+        raise _bad_toml(path, error) from error
+
+
+def _bad_toml(path: Path, error: Exception) -> ConfigError:
+    return ConfigError(f"{path} is not valid TOML: {error}", hint="fix that line, or move the file away")
 
 
 def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
@@ -189,10 +200,38 @@ def _read_environment(environ: Mapping[str, str]) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value}
 
 
-def _check(values: Mapping[str, Any], place: str) -> None:
-    for name in values:
+def _checked(
+    values: Mapping[str, Any], place: str, *, from_text: bool = False, spelled: Callable[[str], str] = str
+) -> dict[str, Any]:
+    """Return one layer's values in their own types.
+
+    Args:
+        values: Setting -> value.
+        place: The layer, for messages.
+        from_text: The values are strings that may spell numbers and booleans.
+        spelled: What the user calls a setting in this layer.
+    """
+    for name, value in values.items():
         _check_name(name, place)
-    _convert(values, place)
+        if isinstance(value, str) and not _is_encodable(value):
+            raise ConfigError(f"{place}: `{spelled(name)} = {_shortened(value)}`: not valid UTF-8", hint=_HINT)
+    try:
+        settings = msgspec.convert(dict(values), Settings, strict=not from_text)
+    except msgspec.ValidationError as error:
+        what, _, path = str(error).partition(" - at ")
+        name = path.strip("`").removeprefix("$.")
+        raise ConfigError(
+            f"{place}: `{spelled(name)} = {_shortened(values[name])}`: {what[:1].lower()}{what[1:]}", hint=_HINT
+        ) from error
+    return {name: getattr(settings, name) for name in values}
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _check_name(name: str, place: str) -> None:
@@ -200,21 +239,9 @@ def _check_name(name: str, place: str) -> None:
         return
     close = difflib.get_close_matches(name, setting_names(), n=1)
     hint = f"did you mean `{close[0]}`?" if close else "`hymt config show` lists every setting"
-    raise ConfigError(f"unknown setting `{name}` ({place})", hint=hint)
+    raise ConfigError(f"unknown setting `{name[:_SHOWN_CHARACTERS]}` ({place})", hint=hint)
 
 
-def _convert(values: Mapping[str, Any], place: str) -> Settings:
-    """Decode loosely (strings of the environment become numbers and booleans), check strictly."""
-    try:
-        return msgspec.convert(dict(values), Settings, strict=False)
-    except msgspec.ValidationError as error:
-        raise ConfigError(
-            f"{place}: {_readable(str(error), values)}", hint="`hymt config schema` prints what each setting takes"
-        ) from error
-
-
-def _readable(reason: str, values: Mapping[str, Any]) -> str:
-    """Turn msgspec's `... - at `$.threads`` into a sentence with the offending value."""
-    what, _, path = reason.partition(" - at ")
-    name = path.strip("`").removeprefix("$.")
-    return f"`{name} = {values.get(name)!r}`: {what[:1].lower()}{what[1:]}" if name in values else reason
+def _shortened(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _SHOWN_CHARACTERS else f"{text[: _SHOWN_CHARACTERS - 1]}…"

@@ -6,6 +6,7 @@ loads a model.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -14,23 +15,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
 
-from hymt_local.catalog import Catalog, ModelRef, ModelSpec, parse_model_ref
+from hymt_local.catalog import Catalog, ModelSpec, parse_model_ref
 from hymt_local.config import write_atomically
-from hymt_local.engine.gguf_file import GgufHeader, check_supported, read_header
-from hymt_local.errors import ModelFileError, ModelNotFoundError, StoreError, UnsupportedModelError
+from hymt_local.engine.gguf_file import FILE_TYPES, GgufHeader, check_supported, read_header
+from hymt_local.errors import HymtError, ModelFileError, ModelNotFoundError, StoreError, UnsupportedModelError
 from hymt_local.paths import Paths
 
 HASH_CHUNK_BYTES = 4 * 1024 * 1024
 DEMO_ID = "demo"
-FILE_TYPES = {
-    0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M",
-    13: "Q3_K_L", 14: "Q4_K_S", 15: "Q4_K_M", 16: "Q5_K_S", 17: "Q5_K_M", 18: "Q6_K", 25: "IQ4_NL", 30: "IQ4_XS",
-    32: "BF16",
-}  # fmt: skip
-"""`general.file_type` of GGUF -> name (llama.cpp's enum llama_ftype)."""
+_IMPORT_HINT = "`hymt models import FILE.gguf` adds a file you have"
+_IMPORT_AGAIN_HINT = "import it again: `hymt models import FILE`"
 
 
 class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -38,7 +36,7 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     id: str
     quantization: str
-    path: str
+    path: Annotated[str, msgspec.Meta(pattern=r"^[^\0]+$")]
     size_bytes: int
     modified_ns: int
     sha256: str
@@ -59,6 +57,8 @@ class InstalledModel:
     fingerprint: str
     """sha256 of the file; for test engines their id."""
     size_bytes: int = 0
+    modified_ns: int | None = None
+    """When the file was last written, as it was at its import; None for what the package brings along."""
     imported_at: float = 0.0
     published: bool = False
 
@@ -66,6 +66,14 @@ class InstalledModel:
     def ref(self) -> str:
         """The reference a user types."""
         return f"{self.spec.id}:{self.quantization}" if self.spec.kind == "translation" else self.spec.id
+
+
+@dataclass(frozen=True, slots=True)
+class _Manifests:
+    """All that lie in the models folder: the models of the sound ones, and why the others are not."""
+
+    models: tuple[InstalledModel, ...]
+    problems: tuple[HymtError, ...]
 
 
 class ModelStore:
@@ -77,21 +85,30 @@ class ModelStore:
 
     def list(self) -> tuple[InstalledModel, ...]:
         """Return what is installed: real models newest first, then the demo, then the test engines."""
-        real = sorted((self._described(m) for m in self._manifests()), key=lambda model: -model.imported_at)
+        imported = sorted(
+            self._read_all().models, key=lambda model: (model.spec.kind != "translation", -model.imported_at)
+        )
         packaged = [self._packaged_demo()] if demo_file().is_file() else []
         tests = [_test_engine(spec) for spec in self._catalog.models if spec.kind == "test"]
-        return (*real, *packaged, *tests)
+        return (*imported, *packaged, *tests)
+
+    def problems(self) -> tuple[HymtError, ...]:
+        """Return what is wrong with manifests that `list` leaves out."""
+        return self._read_all().problems
 
     def default(self) -> InstalledModel:
         """Return the newest real model, or the demo when there is none.
 
         Raises:
             ModelNotFoundError: the package was built without its demo model and nothing is installed.
+            StoreError: a manifest cannot be read: the model that it describes may be the one that is meant.
         """
+        for problem in self.problems():
+            raise problem
         for model in self.list():
             if model.spec.kind != "test":
                 return model
-        raise ModelNotFoundError("no model is installed", hint="`hymt models import FILE.gguf` adds one")
+        raise ModelNotFoundError("no model is installed", hint=_IMPORT_HINT)
 
     def resolve(self, ref: str | None) -> InstalledModel:
         """Return the installed model that a reference means; None means the default.
@@ -99,9 +116,10 @@ class ModelStore:
         Raises:
             ModelNotFoundError: not in the catalog, or not installed.
             ModelFileError: the file is gone or has changed since it was imported.
+            StoreError: the manifest of the model cannot be read.
         """
-        model = self.default() if ref is None else self._named(parse_model_ref(ref))
-        _check_unchanged(model, self._manifest_of(model))
+        model = self.default() if ref is None else self._named(ref)
+        _check_unchanged(model)
         return model
 
     def import_file(
@@ -121,39 +139,55 @@ class ModelStore:
         Raises:
             ModelFileError: not a whole GGUF.
             UnsupportedModelError: a GGUF this program cannot run, or one it cannot identify.
-            StoreError: the models folder cannot be written.
+            StoreError: the models folder cannot be written; nothing is left in it.
         """
         header = read_header(path)
         check_supported(header)
+        status = path.stat()  # before it is read: a file that changes meanwhile shows as changed ever after
         sha256 = file_sha256(path, on_progress=on_progress)
         spec = self._identify(header, sha256=sha256, as_id=as_id)
-        quantization = _quantization(header, spec, sha256=sha256)
-        manifest = self._register(path, spec=spec, quantization=quantization, sha256=sha256)
-        return self._described(manifest)
+        manifest = Manifest(
+            id=spec.id,
+            quantization=_quantization(header, spec, sha256=sha256),
+            path=str(path.resolve()),
+            size_bytes=status.st_size,
+            modified_ns=status.st_mtime_ns,
+            sha256=sha256,
+            imported_at=time.time(),
+            published=any(file.sha256 == sha256 for file in spec.files),
+        )
+        return self._described(_register(manifest, self._models_dir))
 
-    def _named(self, ref: ModelRef) -> InstalledModel:
+    def _named(self, text: str) -> InstalledModel:
+        if text.lower().endswith(".gguf") or (os.sep in text and os.path.exists(text)):  # noqa: PTH110 (never raises)
+            raise ModelNotFoundError(
+                f"{text!r} is a file, not a model reference",
+                hint="register it once: `hymt models import FILE` prints the reference to use",
+            )
+        ref = parse_model_ref(text)
         spec = self._catalog.get(ref.id)
         matching = [model for model in self.list() if model.spec.id == spec.id]
         if ref.quantization:
             matching = [m for m in matching if m.quantization.casefold() == ref.quantization.casefold()]
         if matching:
             return matching[0]
+        for problem in self.problems():
+            raise problem
         wanted = f"{spec.id}:{ref.quantization}" if ref.quantization else spec.id
         raise ModelNotFoundError(
-            f"model {wanted} is not installed",
-            hint="`hymt models list` shows what is; `hymt models import FILE.gguf` adds a file you have",
+            f"model {wanted} is not installed", hint=f"`hymt models list` shows what is; {_IMPORT_HINT}"
         )
 
-    def _manifests(self) -> list[Manifest]:
-        try:
-            files = sorted(self._models_dir.glob("*.json"))
-        except OSError:
-            return []
-        return [_read_manifest(file) for file in files]
-
-    def _manifest_of(self, model: InstalledModel) -> Manifest | None:
-        wanted = (model.spec.id, model.quantization)
-        return next((m for m in self._manifests() if (m.id, m.quantization) == wanted), None)
+    def _read_all(self) -> _Manifests:
+        models, problems = [], []
+        for file in sorted(self._models_dir.glob("*.json")):
+            try:
+                models.append(self._described(_read_manifest(file)))
+            except ModelNotFoundError as error:
+                problems.append(_orphan(file, error))
+            except StoreError as error:
+                problems.append(error)
+        return _Manifests(tuple(models), tuple(problems))
 
     def _described(self, manifest: Manifest) -> InstalledModel:
         return InstalledModel(
@@ -162,6 +196,7 @@ class ModelStore:
             path=Path(manifest.path),
             fingerprint=manifest.sha256,
             size_bytes=manifest.size_bytes,
+            modified_ns=manifest.modified_ns,
             imported_at=manifest.imported_at,
             published=manifest.published,
         )
@@ -192,24 +227,6 @@ class ModelStore:
             f"cannot tell which model {header.path.name} is (general.name = {header.metadata.get('general.name')!r})",
             hint="name it: `hymt models import FILE --as ID`, with an id of `hymt models list --all`",
         )
-
-    def _register(self, path: Path, *, spec: ModelSpec, quantization: str, sha256: str) -> Manifest:
-        name = f"{spec.id}--{quantization}--{sha256[:12]}.gguf"
-        target = _adopt(path.resolve(), self._models_dir, name=name)
-        status = target.stat()
-        manifest = Manifest(
-            id=spec.id,
-            quantization=quantization,
-            path=str(target),
-            size_bytes=status.st_size,
-            modified_ns=status.st_mtime_ns,
-            sha256=sha256,
-            imported_at=time.time(),
-            published=any(file.sha256 == sha256 for file in spec.files),
-        )
-        text = msgspec.json.format(msgspec.json.encode(manifest), indent=2).decode()
-        write_atomically(self._models_dir / f"{spec.id}--{quantization}.json", text + "\n")
-        return manifest
 
 
 def demo_file() -> Path:
@@ -247,24 +264,27 @@ def _read_manifest(file: Path) -> Manifest:
         ) from error
 
 
+def _orphan(file: Path, error: ModelNotFoundError) -> StoreError:
+    return StoreError(
+        f"the model manifest {file} names no model of the catalog: {error.message}",
+        hint="put the model back into your models.toml, or delete the manifest",
+    )
+
+
 def _test_engine(spec: ModelSpec) -> InstalledModel:
     return InstalledModel(spec=spec, quantization="none", path=None, fingerprint=spec.id, published=True)
 
 
-def _check_unchanged(model: InstalledModel, manifest: Manifest | None) -> None:
+def _check_unchanged(model: InstalledModel) -> None:
     if model.path is None:
         return
+    hint = _IMPORT_AGAIN_HINT if model.modified_ns else "install hymt-local again"
     try:
         status = model.path.stat()
     except OSError as error:
-        raise ModelFileError(
-            f"the file of {model.ref} is gone: {model.path}", hint="import it again: `hymt models import FILE`"
-        ) from error
-    if manifest and (status.st_size, status.st_mtime_ns) != (manifest.size_bytes, manifest.modified_ns):
-        raise ModelFileError(
-            f"the file of {model.ref} has changed since it was imported: {model.path}",
-            hint="import it again: `hymt models import FILE`",
-        )
+        raise ModelFileError(f"the file of {model.ref} is gone: {model.path} ({error.strerror})", hint=hint) from error
+    if model.modified_ns not in {None, status.st_mtime_ns} or model.size_bytes not in {0, status.st_size}:
+        raise ModelFileError(f"the file of {model.ref} has changed: {model.path}", hint=hint)
 
 
 def _has_name(spec: ModelSpec, header: GgufHeader) -> bool:
@@ -294,19 +314,61 @@ def _quantization(header: GgufHeader, spec: ModelSpec, *, sha256: str) -> str:
     return in_name.group(1).upper() if in_name else "unknown"
 
 
-def _adopt(path: Path, models_dir: Path, *, name: str) -> Path:
-    """Hard-link the file into the models folder; where links are impossible it stays where it is."""
+def _register(manifest: Manifest, models_dir: Path) -> Manifest:
+    """Take the file over and write its manifest; returns the manifest with the file's place."""
+    manifest_file = models_dir / f"{manifest.id}--{manifest.quantization}.json"
+    replaced = _path_in(manifest_file)
+    source = Path(manifest.path)
+    target = _adopt(source, models_dir / f"{manifest.id}--{manifest.quantization}--{manifest.sha256[:12]}.gguf")
     try:
-        models_dir.mkdir(parents=True, exist_ok=True)
+        manifest = msgspec.structs.replace(manifest, path=str(target))
+        text = msgspec.json.format(msgspec.json.encode(manifest), indent=2).decode()
+        write_atomically(manifest_file, text + "\n")
+    except (StoreError, UnicodeEncodeError) as error:
+        if target not in {source, replaced}:
+            target.unlink(missing_ok=True)
+        if isinstance(error, StoreError):
+            raise
+        raise ModelFileError(
+            f"the path {str(target)!r} is not valid UTF-8", hint="rename the file or folder"
+        ) from error
+    if replaced and replaced != target and replaced.parent == models_dir:
+        _drop_link(replaced)
+    return manifest
+
+
+def _path_in(manifest_file: Path) -> Path | None:
+    """Return the model file that a manifest names; None when there is no sound one."""
+    try:
+        return Path(_read_manifest(manifest_file).path)
+    except StoreError:
+        return None
+
+
+def _adopt(path: Path, target: Path) -> Path:
+    """Hard-link the file as `target`; where links are impossible it stays where it is."""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise StoreError(
-            f"cannot create {models_dir}: {error.strerror or error}", hint="check permissions, or set HYMT_HOME"
+            f"cannot create {target.parent}: {error.strerror or error}", hint="check permissions, or set HYMT_HOME"
         ) from error
-    target = models_dir / name
-    if target.exists():
-        return target  # the name holds the hash: it is the same content
+    if path.parent == target.parent:
+        return path
+    linked = target.with_suffix(".part")
     try:
-        os.link(path, target)
+        linked.unlink(missing_ok=True)
+        os.link(path, linked)
+        linked.replace(target)
     except OSError:
         return path
+    finally:
+        linked.unlink(missing_ok=True)  # left behind when `target` was a link to the same file already
     return target
+
+
+def _drop_link(file: Path) -> None:
+    """Remove the link to a model file whose successor has been imported, unless it is the last one."""
+    with contextlib.suppress(OSError):
+        if file.stat().st_nlink > 1:
+            file.unlink()

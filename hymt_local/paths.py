@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from hymt_local.errors import ConfigError
+
 APPLICATION = "hymt"
 HOME_VARIABLE = "HYMT_HOME"
 
@@ -21,14 +23,23 @@ class Paths:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> Paths:
-        """Return the system's usual folders, or four folders under `$HYMT_HOME` when that is set."""
+        """Return the system's usual folders, or four folders under `$HYMT_HOME` when that is set.
+
+        All are absolute: what is recorded of a model file must hold in every working directory.
+
+        Raises:
+            ConfigError: `$HYMT_HOME` names a user who does not exist, or the system knows no home folder.
+        """
         home = environ.get(HOME_VARIABLE)
         if home:
-            return cls.under(Path(home).expanduser())
+            return cls.under(_expanded(home))
         from platformdirs import PlatformDirs  # only needed without $HYMT_HOME
 
         dirs = PlatformDirs(APPLICATION, appauthor=False)
-        return cls(dirs.user_config_path, dirs.user_data_path, dirs.user_cache_path, dirs.user_state_path)
+        paths = cls(dirs.user_config_path, dirs.user_data_path, dirs.user_cache_path, dirs.user_state_path)
+        if not paths.config_dir.is_absolute():  # "~" stays as it is when nothing says where home is
+            raise ConfigError("this user has no home folder", hint=f"set {HOME_VARIABLE} to a folder of yours")
+        return paths
 
     @classmethod
     def under(cls, home: Path) -> Paths:
@@ -64,3 +75,10 @@ class Paths:
     def last_translation(self) -> Path:
         """The last text copied in the terminal UI, for terminals without a clipboard."""
         return self.state_dir / "last-translation.txt"
+
+
+def _expanded(home: str) -> Path:
+    try:
+        return Path(home).expanduser().absolute()
+    except RuntimeError as error:
+        raise ConfigError(f"{HOME_VARIABLE} = {home!r}: {error}", hint="name the folder in full") from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from hymt_local.application import Application
-from hymt_local.cli.diagnostics import log_to_file
 from hymt_local.language import get_language
 
 
@@ -14,15 +13,14 @@ def open_terminal_ui(app: Application) -> int:
     current = app.resolve_model(None)
     choices = [ModelChoice(model.ref, model.spec.title, model.spec.kind) for model in app.store.list()]
     service = app.open_service()
-    with log_to_file(app.paths.log_file, app.settings.log_level):
-        try:
-            return run_tui(
-                service,
-                settings=app.settings,
-                languages=[get_language(tag) for tag in current.spec.languages],
-                models=choices,
-                current=current.ref,
-                copy_file=app.paths.last_translation,
-            )
-        finally:
-            service.close()
+    try:
+        return run_tui(
+            service,
+            settings=app.settings,
+            languages=[get_language(tag) for tag in current.spec.languages],
+            models=choices,
+            current=current.ref,
+            copy_file=app.paths.last_translation,
+        )
+    finally:
+        service.close()

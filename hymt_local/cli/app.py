@@ -12,8 +12,9 @@ import click
 
 from hymt_local import __version__
 from hymt_local.application import Application
-from hymt_local.cli.diagnostics import print_error
-from hymt_local.errors import CancelledError, ErrorReport, HymtError, UsageError
+from hymt_local.cli.diagnostics import end_echoed_line, logging_to_file, print_error
+from hymt_local.cli.output import abandon_stdout, write_json
+from hymt_local.errors import CancelledError, ErrorReport, HymtError, StoreError, UsageError
 
 COMMANDS = {
     "translate": ("hymt_local.cli.translate", "Translate text (what `hymt TEXT` does)."),
@@ -27,6 +28,9 @@ COMMANDS = {
     "demo": ("hymt_local.cli.demo", "Show the embedded demo model at work."),
 }
 """Command -> module that defines it as `<name>_command`, and its line in `hymt --help` (so that help imports none)."""
+
+READER_GONE = 141
+"""128 + SIGPIPE, as other filters end when the reader of their pipe went away."""
 
 EPILOG = """\b
 Exit status: 0 done; 1 some segments kept their source text; 2 usage, configuration or language;
@@ -77,22 +81,36 @@ def run(arguments: Sequence[str], *, open_terminal_ui: Callable[[Application], i
     `open_terminal_ui` is called when there is neither text nor a pipe; front ends do not import each other.
     """
     as_json = "--json" in arguments
-    command_line = _with_default_command(arguments)
+    with logging_to_file(os.environ):
+        try:
+            return _invoke(_with_default_command(arguments), open_terminal_ui)
+        except BrokenPipeError:
+            abandon_stdout()
+            return READER_GONE
+        except HymtError as error:
+            return _report(error.report(), as_json=as_json)
+        except click.UsageError as error:
+            return _report(_usage_report(error), as_json=as_json)
+        except (KeyboardInterrupt, click.Abort):
+            end_echoed_line()
+            return _report(CancelledError("interrupted").report(), as_json=as_json)
+        except OSError as error:
+            status = _report(_system_report(error), as_json=as_json)
+            abandon_stdout()  # most likely it is what failed
+            return status
+        except Exception as error:  # the last resort of a front end: a defect of ours, never a traceback on the screen
+            logging.getLogger(__name__).exception("unexpected error")
+            return _report(_defect_report(error), as_json=as_json)
+
+
+def _invoke(command_line: list[str], open_terminal_ui: Callable[[Application], int] | None) -> int:
+    """Parse and run; not by `click.Command.main`, which exits the process when a pipe breaks."""
     try:
-        result = hymt_command.main(args=command_line, prog_name="hymt", standalone_mode=False, obj=open_terminal_ui)
-    except HymtError as error:
-        return _report(error.report(), as_json=as_json)
-    except click.UsageError as error:
-        return _report(_usage_report(error), as_json=as_json)
-    except (KeyboardInterrupt, click.Abort):
-        return _report(CancelledError("interrupted").report(), as_json=as_json)
-    except BrokenPipeError:
-        return _reader_gone()
-    except OSError as error:
-        return _report(_system_report(error), as_json=as_json)
-    except Exception as error:  # the last resort of a front end: a defect of ours, never a traceback on the screen
-        logging.getLogger(__name__).exception("unexpected error")
-        return _report(_defect_report(error), as_json=as_json)
+        with hymt_command.make_context("hymt", command_line, obj=open_terminal_ui) as ctx:
+            result = hymt_command.invoke(ctx)
+    except click.exceptions.Exit as request:  # --help, --version
+        result = request.exit_code
+    sys.stdout.flush()
     return result if isinstance(result, int) else 0
 
 
@@ -105,24 +123,26 @@ def _with_default_command(arguments: Sequence[str]) -> list[str]:
 
 
 def _report(report: ErrorReport, *, as_json: bool) -> int:
-    if as_json:
-        from hymt_local.cli.output import write_json
-
-        write_json({"error": {"code": report.code, "message": report.message, "hint": report.hint}})
-    else:
-        print_error(report)
+    """Show an error where the user looks for it; when stdout is what failed, JSON gives way to stderr."""
+    try:
+        if as_json:
+            write_json({"error": {"code": report.code, "message": report.message, "hint": report.hint}})
+            return report.exit_status
+    except OSError:
+        abandon_stdout()
+    print_error(report)
     return report.exit_status
 
 
 def _usage_report(error: click.UsageError) -> ErrorReport:
     command = error.ctx.command_path if error.ctx else "hymt"
     message = error.format_message().rstrip(".")
+    if isinstance(error, click.exceptions.NoArgsIsHelpError) and isinstance(error.ctx.command, click.Group):
+        message = f"`{command}` needs one of: {', '.join(error.ctx.command.list_commands(error.ctx))}"
     return UsageError(message[:1].lower() + message[1:], hint=f"`{command} --help` shows the options").report()
 
 
 def _system_report(error: OSError) -> ErrorReport:
-    from hymt_local.errors import StoreError
-
     where = f" ({error.filename})" if error.filename else ""
     return StoreError(f"{error.strerror or error}{where}", hint="check permissions and free space").report()
 
@@ -131,10 +151,3 @@ def _defect_report(error: Exception) -> ErrorReport:
     return HymtError(
         f"internal error: {type(error).__name__}: {error}", hint="this is a defect of hymt-local; please report it"
     ).report()
-
-
-def _reader_gone() -> int:
-    """End quietly when the reader of the pipe went away, as other filters do (128 + SIGPIPE)."""
-    # Python would complain once more when it flushes stdout at exit.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return 141

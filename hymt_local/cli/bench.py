@@ -40,9 +40,26 @@ class BenchResult:
 
 @click.command(name="bench")
 @click.option("-m", "--model", metavar="MODEL", help="Model; the default one when not given.")
-@click.option("--prompt-tokens", default=128, show_default=True, type=click.IntRange(8, 4096))
-@click.option("--output-tokens", default=64, show_default=True, type=click.IntRange(1, 1024))
-@click.option("--runs", default=5, show_default=True, type=click.IntRange(1, 100))
+@click.option(
+    "--prompt-tokens",
+    default=128,
+    show_default=True,
+    type=click.IntRange(8, 4096),
+    metavar="N",
+    help="Length of the prompt that is read.",
+)
+@click.option(
+    "--output-tokens",
+    default=64,
+    show_default=True,
+    type=click.IntRange(1, 1024),
+    metavar="N",
+    help="Tokens to decode; fewer when the model stops by itself.",
+)
+@click.option(
+    "--runs", default=5, show_default=True, type=click.IntRange(1, 100), metavar="N",
+    help="Times to measure.",
+)  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def bench_command(
     model: str | None,
@@ -51,11 +68,11 @@ def bench_command(
     runs: int,
     as_json: bool,
 ) -> int:
-    """Measure load time, prompt reading and decoding on this machine; medians over the runs."""
+    """Measure loading, prompt reading and decoding on this machine; figures are medians over the runs."""
     app = open_application(os.environ, flags={"model": model})
     if app.resolve_model(None).path is None:
         raise UsageError("the test engines have no speed to measure", hint="name a model: `hymt bench -m demo`")
-    result = asyncio.run(_measure(app, prompt_tokens, output_tokens, runs))
+    result = asyncio.run(_measure(app, prompt_tokens, output_tokens=output_tokens, runs=runs))
     if as_json:
         output.write_json(asdict(result))
     else:
@@ -63,7 +80,7 @@ def bench_command(
     return 0
 
 
-async def _measure(app: Application, prompt_tokens: int, output_tokens: int, runs: int) -> BenchResult:
+async def _measure(app: Application, prompt_tokens: int, *, output_tokens: int, runs: int) -> BenchResult:
     opened = app.open_model(None)
     progress = ProgressLine()
     try:
@@ -71,12 +88,12 @@ async def _measure(app: Application, prompt_tokens: int, output_tokens: int, run
         info = await opened.engine.load(lambda fraction: progress.show("loading", fraction))
         load_s = time.perf_counter() - started
         ids = await _prompt(opened.engine, prompt_tokens)
-        await _generate(opened.engine, ids, WARM_UP_TOKENS)
+        await _generate(opened.engine, ids, n_tokens=WARM_UP_TOKENS)
         usages = []
         for run in range(runs):
             progress.show("measuring", run / runs)
             # Another first token each time: nothing of the last run's KV cache may be reused.
-            usages.append(await _generate(opened.engine, ids[run + 1 :] + ids[: run + 1], output_tokens))
+            usages.append(await _generate(opened.engine, ids[run + 1 :] + ids[: run + 1], n_tokens=output_tokens))
     finally:
         progress.clear()
         await opened.engine.close()
@@ -98,7 +115,7 @@ async def _prompt(engine: Engine, n_tokens: int) -> tuple[int, ...]:
     return ids[:n_tokens]
 
 
-async def _generate(engine: Engine, ids: tuple[int, ...], n_tokens: int) -> TokenUsage:
+async def _generate(engine: Engine, ids: tuple[int, ...], *, n_tokens: int) -> TokenUsage:
     """Decode up to `n_tokens`; a model may stop earlier, so the count of the answer is what the rate uses."""
     request = GenerationRequest(prompt=ids, max_tokens=n_tokens, sampling=SamplingParams())
     async for event in engine.generate(request):

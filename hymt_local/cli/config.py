@@ -38,11 +38,15 @@ def show_config(origin: bool, as_json: bool) -> int:
     return 0
 
 
-@config_command.command(name="set")
+@config_command.command(name="set", context_settings={"ignore_unknown_options": True})
 @click.argument("name")
 @click.argument("value")
 def set_config(name: str, value: str) -> int:
-    """Set NAME to VALUE in config.toml; `unset` as VALUE removes it."""
+    """Set NAME to VALUE in config.toml.
+
+    `unset` as VALUE removes the setting from the file. `hymt config show` lists the names, `hymt config schema` says
+    what each takes.
+    """
     paths = Paths.from_environment(os.environ)
     unset = value == "unset"
     if name in {"source_lang", "target_lang"} and not unset:
@@ -77,7 +81,7 @@ def show_paths(as_json: bool) -> int:
 
 @config_command.command(name="schema")
 def show_schema() -> int:
-    """Print the JSON Schema of config.toml: every setting, its type, range and meaning."""
+    """Print each setting's type, range and meaning, as JSON Schema."""
     output.write_json(settings_schema())
     return 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from hymt_local.cli import output
-from hymt_local.cli.translate import decode_input
+from hymt_local.cli.translate import check_encoding, decode_input
 from hymt_local.errors import EmptyInputError
 from hymt_local.language import get_language
 
@@ -18,6 +18,7 @@ def detect_command(text: tuple[str, ...], as_json: bool) -> int:
     from hymt_local.detect import candidates  # loads the statistics: 0.4 s
 
     source = " ".join(text) if text else decode_input(output.read_stdin())
+    check_encoding(source)
     if not source.strip():
         raise EmptyInputError("nothing to detect: the input is empty", hint='try: hymt detect "Guten Tag"')
     found = candidates(source)

@@ -1,4 +1,4 @@
-"""Owns stderr and the exit status: errors, notes, progress bars and the log file. Never writes to stdout."""
+"""Owns stderr and the log file: errors, notes, progress bars. Never writes to stdout, and never fails."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import contextlib
 import logging
 import os
 import sys
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Iterator, Mapping
+from typing import TextIO
 
-from hymt_local.errors import ErrorReport
+from hymt_local.errors import ErrorReport, HymtError
 from hymt_local.sanitize import sanitize
 
 BAR_CELLS = 24
@@ -27,60 +27,91 @@ def print_note(text: str) -> None:
     _print_line(f"note: {text}")
 
 
+def end_echoed_line() -> None:
+    """End the line on which a terminal shows ^C."""
+    if sys.stderr.isatty():
+        _write("\n")
+
+
 def _print_line(text: str) -> None:
-    line = sanitize(text).replace("\n", " ")
+    _write(sanitize(text).replace("\n", " ") + "\n")
+
+
+def _write(text: str) -> None:
     # A closed or full stderr must not turn a finished translation into a crash.
     with contextlib.suppress(OSError, ValueError):
-        print(line, file=sys.stderr, flush=True)
+        sys.stderr.write(text)
+        sys.stderr.flush()
 
 
 class ProgressLine:
     """One self-erasing line on stderr; silent when stderr is not a terminal."""
 
     def __init__(self) -> None:
-        self._shown = False
-        self._active = sys.stderr.isatty()
+        self._is_shown = False
+        self._is_active = sys.stderr.isatty()
 
     def show(self, label: str, fraction: float) -> None:
-        """Draw the bar; `fraction` is 0.0 to 1.0."""
-        if not self._active:
+        """Draw the bar; `fraction` is 0.0 to 1.0. The cursor must be at the start of a line."""
+        if not self._is_active:
             return
         filled = round(min(max(fraction, 0.0), 1.0) * BAR_CELLS)
         bar = "━" * filled + "╌" * (BAR_CELLS - filled)
-        sys.stderr.write(f"\r\x1b[2K{sanitize(label)} {bar} {fraction:4.0%}")
-        sys.stderr.flush()
-        self._shown = True
+        _write(f"\r\x1b[2K{sanitize(label)} {bar} {fraction:4.0%}")
+        self._is_shown = True
 
     def clear(self) -> None:
         """Erase the line if one was drawn."""
-        if self._shown:
-            sys.stderr.write("\r\x1b[2K")
-            sys.stderr.flush()
-            self._shown = False
+        if self._is_shown:
+            _write("\r\x1b[2K")
+            self._is_shown = False
 
 
-class PrivateFileHandler(logging.FileHandler):
-    """A log file that only its owner can read, created when the first record is written."""
+class LogFile(logging.Handler):
+    """Appends to the private log file of the environment, opened when the first record comes.
 
-    def _open(self):  # type: ignore[no-untyped-def]  # the type of the stream is private to logging
-        Path(self.baseFilename).parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        return os.fdopen(descriptor, self.mode, encoding=self.encoding)
+    A record that cannot be written is dropped: a read-only state folder must not disturb a translation.
+    """
 
-    def handleError(self, record: logging.LogRecord) -> None:
-        """Drop a record that cannot be written: a read-only state folder must not disturb a translation."""
+    def __init__(self, environ: Mapping[str, str]) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
+        self._environ = environ
+        self._stream: TextIO | None = None
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write one record, safe to show on a terminal."""
+        with contextlib.suppress(OSError, ValueError, HymtError):
+            self._stream = self._stream or self._open()
+            self._stream.write(sanitize(self.format(record)) + "\n")
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Close the file if it was opened."""
+        if self._stream is not None:
+            with contextlib.suppress(OSError):
+                self._stream.close()
+        super().close()
+
+    def _open(self) -> TextIO:
+        from hymt_local.paths import Paths
+
+        path = Paths.from_environment(self._environ).log_file
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a", encoding="utf-8")
 
 
 @contextlib.contextmanager
-def log_to_file(path: Path, level: str) -> Iterator[None]:
-    """Send the records of this package to the log file while the context is open."""
-    logger = logging.getLogger("hymt_local")
-    handler = PrivateFileHandler(path, encoding="utf-8", delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s %(message)s"))
-    logger.addHandler(handler)
-    logger.setLevel(level.upper())
+def logging_to_file(environ: Mapping[str, str]) -> Iterator[None]:
+    """Send log records to the log file instead of stderr while the context is open.
+
+    Of other packages only warnings and errors are kept: what they log in detail may hold source text.
+    """
+    handler = LogFile(environ)
+    root = logging.getLogger()
+    root.addHandler(handler)
     try:
         yield
     finally:
-        logger.removeHandler(handler)
+        root.removeHandler(handler)
         handler.close()

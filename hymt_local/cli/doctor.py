@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,13 +19,15 @@ from hymt_local import __version__
 from hymt_local.application import Application, open_application
 from hymt_local.cli import output
 from hymt_local.config import unknown_variables
-from hymt_local.errors import EngineUnavailableError, HymtError, ModelNotFoundError, StoreError
+from hymt_local.errors import EngineUnavailableError, HymtError, StoreError
 
 Status = Literal["ok", "warn", "fail"]
 MARKS: dict[Status, str] = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 LOW_MEMORY_BYTES = 3 * 2**30
 """A 1.8B model at Q4_K_M needs 1.1 GB of weights, its context and the program."""
 LOW_DISK_BYTES = 2 * 2**30
+ENGINE_REQUIREMENT = "llama-cpp-python==0.3.36"
+"""As in pyproject.toml, which a broken installation may not be able to tell."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +62,14 @@ def run_checks() -> Iterator[Check]:
     """Yield every check; one that breaks is reported, it never stops the others."""
     yield _python()
     yield _guarded("engine", _engine)
-    yield _memory()
+    yield _guarded("memory", _memory)
+    yield _variables()
     try:
         app = open_application(os.environ)
     except HymtError as error:
         yield _failed("configuration", error)
         return
     yield Check("configuration", "ok", str(app.paths.config_file))
-    yield _variables()
     yield _guarded("model", lambda: _model(app))
     yield _guarded("data folder", lambda: _folder(app.paths.data_dir))
     yield _guarded("phrase cache", lambda: _database(app))
@@ -80,13 +83,22 @@ def _python() -> Check:
 def _engine() -> Check:
     if importlib.util.find_spec("llama_cpp") is None:
         compiler = next((c for c in ("c++", "g++", "clang++", "cl") if shutil.which(c)), None)
-        fix = "pip install llama-cpp-python==0.3.36"
+        fix = f"pip install {ENGINE_REQUIREMENT}"
         if compiler is None:
             fix += " (needs a C++ compiler; the README names prebuilt wheels)"
         raise EngineUnavailableError("llama-cpp-python is not installed", hint=fix)
-    from hymt_local.engine.llama import engine_description
+    from importlib.metadata import version
 
-    return Check("engine", "ok", engine_description())
+    from hymt_local.engine.llama import load_library
+
+    try:
+        has_gpu = load_library().api.llama_supports_gpu_offload()
+    except EngineUnavailableError as error:
+        fix = f"pip install --force-reinstall --no-cache-dir {ENGINE_REQUIREMENT}"
+        raise EngineUnavailableError(error.message, hint=fix) from error
+    return Check(
+        "engine", "ok", f"llama-cpp-python {version('llama-cpp-python')}, {'can use a GPU' if has_gpu else 'CPU only'}"
+    )
 
 
 def _memory() -> Check:
@@ -110,10 +122,9 @@ def _variables() -> Check:
 def _model(app: Application) -> Check:
     from hymt_local.engine.gguf_file import check_supported, read_header
 
-    try:
-        model = app.resolve_model(None)
-    except ModelNotFoundError as error:
-        raise ModelNotFoundError(error.message, hint=error.hint) from error
+    model = app.resolve_model(None)
+    for problem in app.store.problems():
+        raise problem
     if model.path:
         check_supported(read_header(model.path))
     if model.spec.kind == "demo":
@@ -127,11 +138,15 @@ def _model(app: Application) -> Check:
 
 
 def _folder(folder: Path) -> Check:
-    existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
-    if not os.access(existing, os.W_OK):
+    existing = next(place for place in (folder, *folder.parents) if place.exists())
+    try:
+        with tempfile.TemporaryFile(dir=existing) as probe:
+            probe.write(b"x")
+    except OSError as error:
         raise StoreError(
-            f"{existing} is not writable", hint="fix its permissions, or set HYMT_HOME to a folder of yours"
-        )
+            f"cannot write in {existing}: {error.strerror or error}",
+            hint="fix its permissions or free some space, or set HYMT_HOME to a folder of yours",
+        ) from error
     free = shutil.disk_usage(existing).free
     found = f"{folder}, {free / 2**30:.1f} GiB free"
     if free < LOW_DISK_BYTES:
@@ -164,6 +179,8 @@ def _guarded(name: str, check: Callable[[], Check]) -> Check:
         return check()
     except HymtError as error:
         return _failed(name, error)
+    except (ImportError, OSError) as error:  # a broken package, a vanished disk: what doctor is asked about
+        return _failed(name, HymtError(f"{type(error).__name__}: {error}", hint="install hymt-local again"))
 
 
 def _failed(name: str, error: HymtError) -> Check:
@@ -179,9 +196,10 @@ def _as_json(check: Check) -> dict[str, str]:
 
 
 def _print(checks: list[Check]) -> None:
-    output.write_text(f"hymt-local {__version__}\n")
     width = max(len(check.name) for check in checks)
+    lines = [f"hymt-local {__version__}"]
     for check in checks:
-        output.write_text(f"{MARKS[check.status]}  {check.name:<{width}}  {check.found}\n")
+        lines.append(f"{MARKS[check.status]}  {check.name:<{width}}  {check.found}")
         if check.fix:
-            output.write_text(f"      {'':<{width}}  -> {check.fix}\n")
+            lines.append(f"      {'':<{width}}  -> {check.fix}")
+    output.write_text("".join(f"{line}\n" for line in lines))

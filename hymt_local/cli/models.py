@@ -11,9 +11,9 @@ import click
 from hymt_local.application import Application, open_application
 from hymt_local.catalog import ModelSpec
 from hymt_local.cli import output
-from hymt_local.cli.diagnostics import ProgressLine, print_note
+from hymt_local.cli.diagnostics import ProgressLine, print_error, print_note
 from hymt_local.config import write_setting
-from hymt_local.errors import ModelNotFoundError
+from hymt_local.errors import HymtError
 from hymt_local.installed import InstalledModel
 
 GIGABYTE = 1e9
@@ -25,15 +25,15 @@ def models_command() -> None:
 
 
 @models_command.command(name="list")
-@click.option("--all", "show_all", is_flag=True, help="The whole catalog, not only what is installed.")
+@click.option("--all", "show_all", is_flag=True, help="Also list the test engines (echo, pseudo).")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def list_models(show_all: bool, as_json: bool) -> int:
-    """List installed models, the default one marked `*`, and what else the catalog knows."""
+    """List installed models, the default one marked `*`, and the others of the catalog."""
     app = open_application(os.environ)
     installed = app.store.list()
-    default = _default_ref(app)
+    default, problems = _default(app)
     if as_json:
-        output.write_json(_as_json(app, installed, default))
+        output.write_json(_as_json(app, installed, default=default, problems=problems))
         return 0
     rows = [_installed_row(model, default) for model in installed if show_all or model.spec.kind != "test"]
     output.write_table(rows, header=(" ", "MODEL", "SIZE", "KIND", "LICENCE"))
@@ -42,6 +42,8 @@ def list_models(show_all: bool, as_json: bool) -> int:
     if others:
         output.write_text("\nNot installed (`hymt models import FILE.gguf` adds a file you have):\n")
         output.write_table([_catalog_row(spec) for spec in others], header=(" ", "MODEL", "FILES", "SIZE", "LICENCE"))
+    for problem in problems:
+        print_error(problem.report())
     return 0
 
 
@@ -50,7 +52,11 @@ def list_models(show_all: bool, as_json: bool) -> int:
 @click.option("--as", "as_id", metavar="ID", help="Catalog id, when the file does not say which model it is.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def import_model(file: Path, as_id: str | None, as_json: bool) -> int:
-    """Check FILE (a GGUF of the family), register it and make it usable; it is linked, not copied."""
+    """Check FILE, a GGUF of a model of the catalog, and register it.
+
+    The file is hard-linked into the models folder, or used where it lies: it is never copied. The newest real model is
+    the default until `hymt models use` names one.
+    """
     app = open_application(os.environ)
     progress = ProgressLine()
     try:
@@ -70,7 +76,10 @@ def import_model(file: Path, as_id: str | None, as_json: bool) -> int:
 @models_command.command(name="use")
 @click.argument("ref", metavar="MODEL")
 def use_model(ref: str) -> int:
-    """Make MODEL the default; `auto` goes back to choosing the newest installed one."""
+    """Make MODEL the default, by a name that `hymt models list` shows.
+
+    `auto` goes back to the newest real model, or to the demo when there is none.
+    """
     app = open_application(os.environ)
     if ref == "auto":
         write_setting(app.paths.config_file, "model", None)
@@ -82,11 +91,15 @@ def use_model(ref: str) -> int:
     return 0
 
 
-def _default_ref(app: Application) -> str | None:
+def _default(app: Application) -> tuple[str | None, list[HymtError]]:
+    """Return the default's reference if it can be used, and everything that stands in somebody's way."""
+    problems = list(app.store.problems())
     try:
-        return app.resolve_model(None).ref
-    except ModelNotFoundError:
-        return None
+        return app.resolve_model(None).ref, problems
+    except HymtError as error:
+        if error.message not in [problem.message for problem in problems]:
+            problems.append(error)
+        return None, problems
 
 
 def _note_licence(spec: ModelSpec) -> None:
@@ -114,8 +127,11 @@ def _size(size_bytes: int) -> str:
     return f"{size_bytes / GIGABYTE:.1f} GB" if size_bytes >= GIGABYTE / 10 else f"{size_bytes / 1e6:.1f} MB"
 
 
-def _as_json(app: Application, installed: tuple[InstalledModel, ...], default: str | None) -> dict[str, Any]:
+def _as_json(
+    app: Application, installed: tuple[InstalledModel, ...], *, default: str | None, problems: list[HymtError]
+) -> dict[str, Any]:
     return {
+        "problems": [problem.message for problem in problems],
         "installed": [_installed_json(model, default=default) for model in installed],
         "catalog": [
             {

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import io
+import contextlib
+import errno
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
 
-from hymt_local.events import SegmentDone, Started, TextDelta
+from hymt_local.errors import UsageError
 from hymt_local.sanitize import sanitize
-from hymt_local.segment import Segment
 
 
 def stdout_is_terminal() -> bool:
@@ -21,25 +22,50 @@ def write_text(text: str, *, raw: bool = False) -> None:
     """Write text; a terminal gets it sanitized unless `raw`, a pipe gets exactly these characters as UTF-8.
 
     Line ends are not translated and lone surrogates (undecodable bytes of an argument) come back as those bytes.
+
+    Raises:
+        OSError: the disk is full, stdout is closed, or (BrokenPipeError) nobody reads the pipe any more.
     """
     if stdout_is_terminal() and not raw:
         text = sanitize(text)
-    data = text.encode("utf-8", "surrogateescape")
-    stream = sys.stdout
-    stream.flush()
-    buffer = getattr(stream, "buffer", None)
-    if buffer is None:  # a test's StringIO has no bytes underneath
-        stream.write(text)
-    else:
-        buffer.write(data)
-    stream.flush()
+    try:
+        # Not through the text layer: it would translate line ends and obey PYTHONIOENCODING.
+        sys.stdout.flush()
+        _write_all(text.encode("utf-8", "surrogateescape"))
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, "standard output") from error
+
+
+def _write_all(data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:  # with PYTHONUNBUFFERED the layer below takes what fits into the pipe, and says how much that was
+        n_written = sys.stdout.buffer.write(rest)
+        if n_written is None:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        rest = rest[n_written:]
+
+
+def abandon_stdout() -> None:
+    """Point stdout at nothing after it failed: what is still in its buffer would fail once more at exit."""
+    with contextlib.suppress(OSError, ValueError):  # in a test it has no descriptor
+        descriptor = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(descriptor, sys.stdout.fileno())
+        os.close(descriptor)
 
 
 def write_json(value: Any) -> None:
     """Write one JSON document, indented, with a final newline."""
     import msgspec
 
-    encoded = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    try:
+        encoded = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+    except UnicodeEncodeError:  # undecodable bytes of an argument or a path: JSON can only spell them \udcXX
+        import json
+
+        encoded = json.dumps(value, indent=2)
     write_text(encoded + "\n", raw=True)
 
 
@@ -47,9 +73,11 @@ def write_table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> None
     """Write columns padded to the widest cell, measured in terminal cells so that CJK names line up."""
     table = [tuple(header), *(tuple(row) for row in rows)]
     widths = [max(cell_width(row[i]) for row in table) for i in range(len(header))]
+    lines = []
     for row in table:
         cells = [cell + " " * (width - cell_width(cell)) for cell, width in zip(row, widths, strict=True)]
-        write_text("  ".join(cells).rstrip() + "\n")
+        lines.append("  ".join(cells).rstrip() + "\n")
+    write_text("".join(lines))
 
 
 def cell_width(text: str) -> int:
@@ -57,77 +85,22 @@ def cell_width(text: str) -> int:
     import unicodedata
 
     def width(character: str) -> int:
-        if unicodedata.combining(character) or unicodedata.category(character) in {"Mn", "Me", "Cf"}:
+        if unicodedata.category(character) in {"Mn", "Me", "Cf"}:
             return 0
         return 2 if unicodedata.east_asian_width(character) in {"W", "F"} else 1
 
     return sum(width(character) for character in text)
 
 
-class TerminalStream:
-    """Writes streamed segments to a terminal in text order: one segment flows, later ones wait for their turn."""
-
-    def __init__(self, *, raw: bool = False) -> None:
-        self._raw = raw
-        self._segments: tuple[Segment, ...] = ()
-        self._current = 0
-        self._opened = -1  # the last segment whose lead was written
-        self._shown = ""  # what of the current segment is on the screen
-        self._waiting: dict[int, str] = {}
-        self._done: dict[int, str] = {}
-        self._last = "\n"
-
-    def start(self, event: Started) -> None:
-        """Learn the segments; writes what stands before the first one."""
-        self._segments = event.segments
-        self._advance()
-
-    def delta(self, event: TextDelta) -> None:
-        """Write new text at once when its segment's turn has come, else keep it."""
-        if event.segment == self._current:
-            self._show(event.text)
-        else:
-            self._waiting[event.segment] = self._waiting.get(event.segment, "") + event.text
-
-    def settle(self, event: SegmentDone) -> None:
-        """Take the authoritative text of a segment; a correction of streamed text starts on a fresh line."""
-        self._done[event.segment] = event.target
-        self._advance()
-
-    def finish(self) -> None:
-        """End the line, so that the shell's prompt does not stick to the text."""
-        if self._last != "\n":
-            self._write("\n")
-
-    def _advance(self) -> None:
-        while self._current < len(self._segments):
-            segment = self._segments[self._current]
-            if self._opened < self._current:
-                self._opened = self._current
-                self._write(segment.lead)
-                self._show(self._waiting.pop(self._current, ""))
-            if self._current not in self._done:
-                return
-            self._complete(segment, self._done.pop(self._current))
-
-    def _complete(self, segment: Segment, target: str) -> None:
-        corrected = not target.startswith(self._shown)
-        self._write(f"\n{target}" if corrected else target[len(self._shown) :])
-        self._write(segment.trail)
-        self._current += 1
-        self._shown = ""
-
-    def _show(self, text: str) -> None:
-        self._write(text)
-        self._shown += text
-
-    def _write(self, text: str) -> None:
-        if text:
-            write_text(text, raw=self._raw)
-            self._last = text[-1]
-
-
 def read_stdin() -> bytes:
-    """Return all of standard input as bytes."""
-    stream = getattr(sys.stdin, "buffer", None)
-    return stream.read() if isinstance(stream, io.BufferedIOBase) else sys.stdin.read().encode()
+    """Return all of standard input as bytes.
+
+    Raises:
+        UsageError: it cannot be read, for example because it is a folder.
+    """
+    try:
+        return sys.stdin.buffer.read()
+    except OSError as error:
+        raise UsageError(
+            f"cannot read standard input: {error.strerror or error}", hint='name a text instead: hymt "Hello" -t fr'
+        ) from error

@@ -11,7 +11,8 @@ import click
 
 from hymt_local.application import Application, open_application
 from hymt_local.cli import output
-from hymt_local.cli.diagnostics import ProgressLine, log_to_file, print_error, print_note
+from hymt_local.cli.diagnostics import ProgressLine, print_error, print_note
+from hymt_local.cli.interruption import closing
 from hymt_local.errors import (
     EXIT_DONE,
     EXIT_SEGMENTS_FAILED,
@@ -21,7 +22,7 @@ from hymt_local.errors import (
     UsageError,
 )
 from hymt_local.events import (
-    Cancelled,
+    Event,
     Failed,
     Finished,
     LastEvent,
@@ -34,7 +35,8 @@ from hymt_local.events import (
 )
 
 if TYPE_CHECKING:
-    from hymt_local.jobs import Service, TranslationJob
+    from hymt_local.cli.stream import TerminalStream
+    from hymt_local.jobs import Service
 
 BYTE_ORDER_MARK = "\ufeff"
 SHOWN_FAILURES = 3
@@ -53,7 +55,7 @@ class Presentation:
     byte_order_mark: bool = False
 
 
-@click.command(name="translate", context_settings={"ignore_unknown_options": False})
+@click.command(name="translate")
 @click.argument("text", nargs=-1)
 @click.option("-t", "--to", "target_lang", metavar="LANG", help="Target language: a tag (fr, zh-Hant) or a name.")
 @click.option("-f", "--from", "source_lang", metavar="LANG", help="Source language; detected when not given.")
@@ -93,20 +95,19 @@ def translate_command(
         "cache": False if no_cache else None,
     }
     app = open_application(os.environ, flags=flags)
-    if not text and sys.stdin.isatty():
+    if not (text or as_json) and sys.stdin.isatty() and output.stdout_is_terminal():
         return _open_terminal_ui(ctx, app)
     source = " ".join(text) if text else decode_input(output.read_stdin())
     presentation = Presentation(
         as_json=as_json,
         stream=output.stdout_is_terminal() and not (no_stream or as_json),
         raw=raw,
-        quiet=quiet or as_json,
+        quiet=quiet,
         final_newline=bool(text) or output.stdout_is_terminal(),
         byte_order_mark=source.startswith(BYTE_ORDER_MARK),
     )
     request = build_request(app, source.removeprefix(BYTE_ORDER_MARK))
-    with log_to_file(app.paths.log_file, app.settings.log_level):
-        return _translate(app, request, presentation)
+    return _translate(app, request, presentation=presentation)
 
 
 def build_request(app: Application, text: str) -> TranslationRequest:
@@ -122,7 +123,7 @@ def build_request(app: Application, text: str) -> TranslationRequest:
 
     if not text:
         raise EmptyInputError("nothing to translate: the input is empty", hint='try: hymt "Good morning" -t fr')
-    _check_encoding(text)
+    check_encoding(text)
     settings = app.settings
     if settings.target_lang is None:
         raise UsageError(
@@ -176,7 +177,12 @@ def decode_input(data: bytes) -> str:
         ) from error
 
 
-def _check_encoding(text: str) -> None:
+def check_encoding(text: str) -> None:
+    """Refuse arguments that are not valid UTF-8.
+
+    Raises:
+        InputEncodingError: the message names the first such character.
+    """
     try:
         text.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -185,42 +191,25 @@ def _check_encoding(text: str) -> None:
         ) from error
 
 
-def _translate(app: Application, request: TranslationRequest, presentation: Presentation) -> int:
-    service = app.open_service()
-    try:
-        last = follow(service, request, presentation)
-        for warning in service.warnings:
-            print_note(warning)
-    finally:
-        service.close()
-    return _exit_status(last, request, presentation)
+def _translate(app: Application, request: TranslationRequest, *, presentation: Presentation) -> int:
+    with closing(app.open_service()) as service:
+        last = follow(service, request, presentation=presentation)
+        if not presentation.quiet:
+            for warning in service.warnings:
+                print_note(warning)
+        return _exit_status(last, request, presentation=presentation)
 
 
-def follow(service: Service, request: TranslationRequest, presentation: Presentation) -> LastEvent:
-    """Submit the request and show its events; Ctrl-C cancels the job and waits for its end."""
-    job = service.submit(request)
-    try:
-        return _show(job, presentation)
-    except KeyboardInterrupt:
-        job.cancel()
-        return Cancelled()
-
-
-def _show(job: TranslationJob, presentation: Presentation) -> LastEvent:
+def follow(service: Service, request: TranslationRequest, *, presentation: Presentation) -> LastEvent:
+    """Submit the request and show its events until the last; whatever ends this early cancels the job."""
     progress = ProgressLine()
-    stream = output.TerminalStream(raw=presentation.raw) if presentation.stream else None
+    stream = _open_stream(presentation)
     try:
-        for event in job:
-            match event:
-                case ModelLoading(model=name, fraction=fraction):
-                    progress.show(f"loading {name}", fraction)
-                case Started():
-                    progress.clear()
-                    _note_demo(event, presentation)
-                case Finished() | Failed() | Cancelled():
+        with service.submit(request) as job:
+            for event in job:
+                if isinstance(event, LastEvent):
                     return event
-            if stream:
-                _stream(stream, event)
+                _show(event, progress, stream=stream, presentation=presentation)
     finally:
         progress.clear()
         if stream:
@@ -228,7 +217,27 @@ def _show(job: TranslationJob, presentation: Presentation) -> LastEvent:
     raise AssertionError("a job ended without a last event")
 
 
-def _stream(stream: output.TerminalStream, event: object) -> None:
+def _open_stream(presentation: Presentation) -> TerminalStream | None:
+    if not presentation.stream:
+        return None
+    from hymt_local.cli.stream import TerminalStream
+
+    return TerminalStream(raw=presentation.raw)
+
+
+def _show(event: Event, progress: ProgressLine, *, stream: TerminalStream | None, presentation: Presentation) -> None:
+    match event:
+        case Started():
+            _note_demo(event, presentation)
+        case ModelLoading(model=name, fraction=fraction) if stream is None or stream.is_at_line_start:
+            progress.show(f"loading {name}", fraction)
+        case TextDelta() | SegmentDone():
+            progress.clear()
+    if stream:
+        _stream(stream, event)
+
+
+def _stream(stream: TerminalStream, event: Event) -> None:
     match event:
         case Started():
             stream.start(event)
@@ -243,10 +252,10 @@ def _note_demo(event: Started, presentation: Presentation) -> None:
         print_note("the demo model answers: it knows its phrasebook only; `hymt models list` shows real models")
 
 
-def _exit_status(last: LastEvent, request: TranslationRequest, presentation: Presentation) -> int:
+def _exit_status(last: LastEvent, request: TranslationRequest, *, presentation: Presentation) -> int:
     match last:
         case Finished():
-            _print_result(last, request, presentation)
+            _print_result(last, request, presentation=presentation)
             return EXIT_SEGMENTS_FAILED if last.failed else EXIT_DONE
         case Failed(error=report):
             from hymt_local.jobs import error_of
@@ -256,7 +265,7 @@ def _exit_status(last: LastEvent, request: TranslationRequest, presentation: Pre
             raise CancelledError("interrupted")
 
 
-def _print_result(last: Finished, request: TranslationRequest, presentation: Presentation) -> None:
+def _print_result(last: Finished, request: TranslationRequest, *, presentation: Presentation) -> None:
     if presentation.as_json:
         output.write_json(as_json_object(last, request))
         return

@@ -1,0 +1,53 @@
+"""Ctrl-C: the first one ends the work in order, a second one leaves at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from hymt_local.errors import CancelledError
+
+if TYPE_CHECKING:
+    from hymt_local.jobs import LocalService
+
+GRACE_S = 5.0
+"""A cancelled engine stops within half a second; what takes ten times as long hangs."""
+
+
+@contextlib.contextmanager
+def closing(service: LocalService) -> Iterator[LocalService]:
+    """Close the service at the end; after Ctrl-C do not wait for it for ever. For the main thread."""
+    is_interrupted = False
+    try:
+        yield service
+    except KeyboardInterrupt:
+        is_interrupted = True
+        raise
+    finally:
+        if is_interrupted:
+            _close_or_leave(service)
+        else:
+            service.close()
+
+
+def _close_or_leave(service: LocalService) -> None:
+    before = signal.signal(signal.SIGINT, _leave)
+    try:
+        closer = threading.Thread(target=service.close, name="hymt-closer", daemon=True)
+        closer.start()
+        closer.join(GRACE_S)
+        if closer.is_alive():
+            _leave()
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _leave(*_: object) -> None:
+    """End the process without waiting for any thread: one of them may be deep inside llama.cpp."""
+    with contextlib.suppress(OSError):
+        os.write(2, b"error: interrupted, without waiting for the engine\n")
+    os._exit(CancelledError.exit_status)
