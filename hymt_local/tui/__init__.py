@@ -34,7 +34,7 @@ def run_tui(
         settings: Start values of languages, live translation and theme.
         languages: What can be chosen, in the order to show it.
         models: What can be used now.
-        current: Reference of the model to start with, one of `models`.
+        current: Reference of the model to start with.
         copy_file: Always holds the last copied translation.
 
     Returns:
@@ -54,7 +54,7 @@ def run_tui(
             settings=settings,
             languages=languages,
             models=models,
-            current=next(model for model in models if model.ref == current),
+            current=next((model for model in models if model.ref == current), ModelChoice(current, current, "")),
             target_lang=default_target(os.environ, languages),
             copy_file=copy_file,
             terminal=terminal,

@@ -57,6 +57,7 @@ class PickerScreen(ModalScreen[PickT | None], Generic[PickT]):
     def on_mount(self) -> None:
         """Fill the list."""
         self.query_one(OptionList).can_focus = False
+        self.query_one(Input).cursor_blink = False
         self.reload()
 
     @abstractmethod

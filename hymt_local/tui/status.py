@@ -60,7 +60,7 @@ def status_of(state: RunState, *, elapsed_s: float, model: str, model_kind: str,
 
 
 def _model_label(model: str, kind: str) -> str:
-    return sanitize(model if kind in {"translation", model} else f"{model} · {kind}")
+    return sanitize(model if kind in {"translation", "", model} else f"{model} · {kind}")
 
 
 def notice_text(notice: Notice) -> Content:
