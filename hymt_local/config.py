@@ -171,7 +171,7 @@ def _unwritable(path: Path, error: OSError) -> StoreError:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_bytes().decode("utf-8-sig")  # line ends as they are; some editors write a byte order mark
     except FileNotFoundError:
         return ""
     except UnicodeDecodeError as error:

@@ -36,10 +36,10 @@ class Paths:
         from platformdirs import PlatformDirs  # only needed without $HYMT_HOME
 
         dirs = PlatformDirs(APPLICATION, appauthor=False)
-        paths = cls(dirs.user_config_path, dirs.user_data_path, dirs.user_cache_path, dirs.user_state_path)
-        if not paths.config_dir.is_absolute():  # "~" stays as it is when nothing says where home is
-            raise ConfigError("this user has no home folder", hint=f"set {HOME_VARIABLE} to a folder of yours")
-        return paths
+        try:
+            return cls(dirs.user_config_path, dirs.user_data_path, dirs.user_cache_path, dirs.user_state_path)
+        except RuntimeError as error:
+            raise ConfigError(str(error), hint=f"set {HOME_VARIABLE} to a folder of yours") from error
 
     @classmethod
     def under(cls, home: Path) -> Paths:
