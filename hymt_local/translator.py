@@ -196,7 +196,20 @@ class Translator:
                 f"cannot tell the language of {shown(words)!r}",
                 hint="name it (`-f LANG`); `hymt languages` lists what the models speak",
             )
-        return detection
+        return self._within_domain(words, detection) if detection else None
+
+    def _within_domain(self, words: str, detection: Detection) -> Detection:
+        """Let a closed domain decide where it can: its short phrases are too short for statistics."""
+        coverage = self._model.coverage
+        if coverage is None or self._covers(coverage, words, detection.tag):
+            return detection
+        preferred = [*self._model.spec.full_languages, *coverage.languages]
+        known = [lang for lang in dict.fromkeys(preferred) if self._covers(coverage, words, lang)]
+        return Detection(known[0], 1.0 / len(known)) if known else detection
+
+    def _covers(self, coverage: Coverage, words: str, lang: str) -> bool:
+        sentences = split_sentences(words, lang)
+        return all(coverage.gap(s.source, lang) is None for s in sentences if s.translatable)
 
     def _sign(self, sampling: SamplingParams, *, source_lang: str, target_lang: str) -> Signature:
         spec = self._model.spec

@@ -78,6 +78,20 @@ class WordList(Coverage):
 HELLO_ONLY = WordList(0.5, {}, (), words=("Hello",))
 
 
+@dataclass(frozen=True)
+class Phrases(Coverage):
+    """A domain of whole texts, each in one language."""
+
+    texts: tuple[tuple[str, str], ...] = ()
+
+    def gap(self, text: str, source_lang: str, *, target_lang: str | None = None) -> str | None:
+        return None if (source_lang, text) in self.texts else text
+
+    @property
+    def languages(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(lang for lang, _ in self.texts))
+
+
 async def events_of(model: OpenModel, wanted: TranslationRequest, **options: MemoryStore) -> list[Event]:
     translator = Translator(model, cache=options.get("cache"))
     try:
@@ -439,6 +453,28 @@ async def test_a_partly_covered_text_is_translated_as_far_as_it_goes() -> None:
     last = await finished(model, request("Hello\nunknown\n5"))
     assert last.text == "Bonjour\nunknown\n5"
     assert [done.error.code for done in last.failed if done.error] == ["not_covered"]
+
+
+@pytest.mark.parametrize(
+    ("known", "expected"),
+    [
+        ((("es", "No."),), ("es", 1.0)),
+        ((("pt", "No."), ("es", "No.")), ("es", 0.5)),  # the phrase languages come in the catalog's order
+        ((), ("en", None)),
+    ],
+)
+async def test_a_closed_domain_knows_the_language_of_its_short_phrases(
+    known: tuple[tuple[str, str], ...], expected: tuple[str, float | None]
+) -> None:
+    coverage = Phrases(0.5, {}, (), texts=known)
+    model = scripted_model(
+        ScriptedBackend(reply("Non.")), coverage=coverage, kind="demo", full_languages=("en", "fr", "es", "pt")
+    )
+    started = (await events_of(model, request("No.", source_lang=None)))[0]
+    assert isinstance(started, Started)
+    assert started.source_lang == expected[0]
+    if expected[1] is not None:
+        assert started.detected_confidence == expected[1]
 
 
 async def test_an_improbable_answer_of_the_demo_is_refused() -> None:
