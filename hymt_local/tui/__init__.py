@@ -47,8 +47,9 @@ def run_tui(
     from hymt_local.tui.app import HymtApp
     from hymt_local.tui.compat import cell_widths_as
     from hymt_local.tui.languages import default_target
+    from hymt_local.tui.paste_shield import paste_shield
 
-    with cell_widths_as(terminal.cell_widths):
+    with cell_widths_as(terminal.cell_widths), paste_shield():
         app = HymtApp(
             service,
             settings=settings,

@@ -100,12 +100,12 @@ def test_no_command_in_the_text_reaches_the_terminal(program: Callable[..., Prog
     app = program("hostile")
     app.read_until(READY)
     start = len(app.written)
-    app.send(pasted("one \u009b2J two \x07 three"))
+    app.send(pasted("one \u009b2J two \x07 three \x1b]0;pwned\x07\x1b[2J\x1b\x11 four"))
     app.read_until(b"Translated in")
     app.send(b"\x11")
     assert app.wait() == 0
     output = app.written[start:]
-    assert "one \ufffd2J two \ufffd three".encode() in output
+    assert "one \ufffd2J two \ufffd three \ufffd]0;pwned\ufffd\ufffd[2J\ufffd\ufffd four".encode() in output
     assert "un \ufffd]0;pwned\ufffd \ufffd[2J deux".encode() in output
     for command in (b"\x1b]0;", b"\x1b[2J", "\u009b".encode(), b"\x1b]52;", b"\x07"):
         assert command not in output

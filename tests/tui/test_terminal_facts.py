@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import pty
+import subprocess
+import sys
 import termios
 import threading
 import unicodedata
@@ -101,6 +103,11 @@ def test_a_pipe_is_not_asked() -> None:
 )
 def test_which_terminals_reorder_rows(environ: dict[str, str], expected: bool) -> None:
     assert has_bidi(environ) is expected
+
+
+def test_importing_the_package_does_not_import_textual() -> None:
+    check = "import sys, hymt_local.tui; sys.exit('textual' in sys.modules or 'rich' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", check], check=False).returncode == 0
 
 
 def test_a_terminal_behind_ssh_is_remote() -> None:

@@ -17,6 +17,7 @@ from hymt_local.events import (
     TextDelta,
     TokenUsage,
 )
+from hymt_local.tui.terminal import Terminal
 from tests.tui.conftest import MakeApp
 from tests.tui.driving import languages, paste, source, status, target, until
 from tests.tui.fakes import NOT_COVERED, FakeClock, FakeService, answer, finished, started
@@ -100,6 +101,15 @@ class TestARun:
             assert [alarm.due for alarm in clock.pending] == [0.05]
             clock.advance(0.05)
             assert target(pilot).shown == "Bonjour"
+
+    async def test_over_a_network_it_repaints_half_as_often(
+        self, make_app: MakeApp, service: FakeService, clock: FakeClock
+    ) -> None:
+        async with make_app(terminal=Terminal(is_remote=True)).run_test() as pilot:
+            await paste(pilot, "Hello")
+            await until(pilot, lambda: len(service.jobs) == 1)
+            service.job.put(started(service.job.request))
+            await until(pilot, lambda: [alarm.due for alarm in clock.pending] == [0.1])
 
     async def test_segments_in_flight_are_shown_in_order_and_between_their_own_space(
         self, make_app: MakeApp, service: FakeService, clock: FakeClock

@@ -1,0 +1,94 @@
+"""A shim for Textual 8.2: an escape sequence inside a pasted text is text, never keys.
+
+Textual's parser leaves the paste when it meets an unknown sequence and replays the characters as key presses: a log
+with colours arrives scrambled, and a clipboard could press keys. Most terminals filter a paste; tmux does not.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+
+from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
+from textual.message import Message
+
+from hymt_local.sanitize import REPLACEMENT
+
+_ESCAPE = "\x1b"
+
+
+class PasteFilter:
+    """Replaces every escape between the two marks of a bracketed paste; input may be cut anywhere."""
+
+    def __init__(self) -> None:
+        self._is_pasting = False
+        self._before = ""
+        """The end of what came so far outside of a paste: a mark may be split over two reads."""
+        self._held = ""
+        """The end of what came so far inside a paste, while it may be the beginning of the closing mark."""
+
+    def filter(self, data: str) -> str:
+        """Return what the parser may see of `data`; may be empty."""
+        parts: list[str] = []
+        while data:
+            part, data = self._inside(data) if self._is_pasting else self._outside(data)
+            parts.append(part)
+        return "".join(parts)
+
+    def _outside(self, data: str) -> tuple[str, str]:
+        """Return everything up to the end of an opening mark, and the rest."""
+        joined = self._before + data
+        at = joined.find(BRACKETED_PASTE_START)
+        if at < 0:
+            self._before = joined[1 - len(BRACKETED_PASTE_START) :]
+            return data, ""
+        end = at + len(BRACKETED_PASTE_START) - len(self._before)
+        self._before, self._is_pasting = "", True
+        return data[:end], data[end:]
+
+    def _inside(self, data: str) -> tuple[str, str]:
+        """Return pasted text up to the end of the closing mark, and the rest."""
+        data, self._held = self._held + data, ""
+        text, mark, rest = data.partition(BRACKETED_PASTE_END)
+        if not mark:
+            self._held = _possible_mark(text)
+            text = text[: len(text) - len(self._held)]
+        self._is_pasting = not mark
+        return text.replace(_ESCAPE, REPLACEMENT) + mark, rest
+
+
+def _possible_mark(text: str) -> str:
+    """Return the end of `text` that may be the beginning of a closing mark."""
+    lengths = range(len(BRACKETED_PASTE_END) - 1, 0, -1)
+    return next((text[-length:] for length in lengths if text.endswith(BRACKETED_PASTE_END[:length])), "")
+
+
+class ShieldedParser(XTermParser):
+    """Textual's parser of terminal input behind a paste filter."""
+
+    def __init__(self, debug: bool = False) -> None:
+        self._paste_filter = PasteFilter()
+        super().__init__(debug)
+
+    def feed(self, data: str) -> Iterable[Message]:
+        """Parse terminal input; empty data means its end."""
+        shielded = self._paste_filter.filter(data)
+        return super().feed(shielded) if shielded or not data else ()
+
+
+@contextmanager
+def paste_shield() -> Iterator[None]:
+    """Use the shielded parser for terminals while the block runs; Windows consoles are read in another way."""
+    if sys.platform == "win32":
+        yield
+        return
+    from textual.drivers import linux_driver
+
+    names = vars(linux_driver)
+    original = names["XTermParser"]
+    names["XTermParser"] = ShieldedParser
+    try:
+        yield
+    finally:
+        names["XTermParser"] = original

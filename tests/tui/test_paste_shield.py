@@ -1,0 +1,43 @@
+"""Escape sequences inside a paste are text, wherever the terminal cuts its input."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.events import Key, Paste
+
+from hymt_local.tui.paste_shield import PasteFilter, ShieldedParser
+
+START, END = "\x1b[200~", "\x1b[201~"
+pieces = st.lists(st.sampled_from(["a", "\x1b", "\x1b[2J", "\x1b[20", "\x1b[A", "~", "\x11"]), max_size=6).map("".join)
+
+
+def cut(text: str, places: list[int]) -> list[str]:
+    edges = sorted({0, len(text), *(place % (len(text) + 1) for place in places)})
+    return [text[start:end] for start, end in pairwise(edges)]
+
+
+@given(pieces, pieces, pieces, st.lists(st.integers(0, 200), max_size=8))
+def test_only_escapes_inside_are_replaced_however_the_input_is_cut(
+    before: str, pasted: str, after: str, places: list[int]
+) -> None:
+    paste_filter = PasteFilter()
+    sent = f"{before}{START}{pasted}{END}{after}"
+    seen = "".join(paste_filter.filter(part) for part in cut(sent, places))
+    shielded = pasted.replace("\x1b", "\ufffd")
+    assert seen == f"{before}{START}{shielded}{END}{after}"
+
+
+def test_an_escape_key_is_not_held_back() -> None:
+    assert PasteFilter().filter("\x1b") == "\x1b"
+
+
+def test_the_parser_gives_one_paste_and_no_key_of_its_text() -> None:
+    parser = ShieldedParser()
+    events = [
+        event for part in ("x\x1b[20", f"0~a\x1b[15~b\x1b\x11{END[:3]}", f"{END[3:]}y") for event in parser.feed(part)
+    ]
+    assert [event.text for event in events if isinstance(event, Paste)] == ["a\ufffd[15~b\ufffd\x11"]
+    assert [event.key for event in events if isinstance(event, Key)] == ["x", "y"]
