@@ -55,7 +55,8 @@ class ProgressLine:
         """Draw the bar; `fraction` is 0.0 to 1.0. The cursor must be at the start of a line."""
         if not self._is_active:
             return
-        filled = round(min(max(fraction, 0.0), 1.0) * BAR_CELLS)
+        fraction = min(max(fraction, 0.0), 1.0)
+        filled = round(fraction * BAR_CELLS)
         bar = "━" * filled + "╌" * (BAR_CELLS - filled)
         _write(f"\r\x1b[2K{sanitize(label)} {bar} {fraction:4.0%}")
         self._is_shown = True
