@@ -58,7 +58,7 @@ def convert_command(
 
 def _plan_table(plan: ConversionPlan) -> dict[str, object]:
     count = sum(tensor.element_count for tensor in plan.model.tensors)
-    tensor_types = sorted({tensor.source.dtype for tensor in plan.model.tensors})
+    tensor_types = sorted(frozenset().union(*(tensor.dtypes for tensor in plan.model.tensors)))
     settings = {key.split(".", maxsplit=1)[1]: value for key, value in plan.model.metadata.items()}
     return {
         "name": plan.name,

@@ -1,27 +1,29 @@
 """One conversion from a checkpoint folder to finished GGUF files: the numbered list of its steps.
 
 `plan_conversion` reads and checks everything that can be checked without reading weights; `run_conversion` writes. Both
-are synchronous; nothing is left behind when they raise.
+are synchronous. A run that raises an error leaves nothing behind; one that is interrupted or killed leaves a workspace
+from which the same request goes on.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
+import hashlib
 import re
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import cast
+from typing import BinaryIO, cast
 
 from hymt_convert.architectures import MetadataValue, ModelPlan, get_architecture
 from hymt_convert.checkpoint import open_checkpoint
 from hymt_convert.gguf_writer import FILE_TYPES as FLOAT_FILE_TYPES
-from hymt_convert.gguf_writer import HEADER_ALLOWANCE_BYTES, FloatType, check_space, stored_bytes, write_gguf
+from hymt_convert.gguf_writer import HEADER_ALLOWANCE_BYTES, FloatType, check_space, publish, stored_bytes, write_gguf
 from hymt_convert.quantize import quantization_name, quantize_file
+from hymt_convert.safetensors_file import CheckpointTensor
 from hymt_convert.verify import check_file
 from hymt_convert.vocabulary import Vocabulary, read_vocabulary
+from hymt_convert.workspace import Workspace, open_workspace, workspace_bytes
 from hymt_local import __version__
 from hymt_local.errors import StoreError, UsageError
 
@@ -76,6 +78,8 @@ class Progress:
     total: int
     unit: str
     """`bytes` or `tensors`."""
+    resumed: int = 0
+    """What an earlier run had done: it took no time in this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +122,7 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     checkpoint = open_checkpoint(request.source)
     model = get_architecture(checkpoint.config)(checkpoint)
     vocabulary = read_vocabulary(checkpoint, vocab_size=model.vocab_size)
-    stored = frozenset(plan.source.dtype for plan in model.tensors if not plan.full_precision)
+    stored = frozenset().union(*(plan.dtypes for plan in model.tensors if not plan.full_precision))
     own = ("general.architecture", "general.file_type", *model.metadata, *vocabulary.metadata())
     _check_extra(request.extra, own)
     outputs = {kind: request.output_folder / f"{name}-{kind}.gguf" for kind in quantizations}
@@ -129,26 +133,29 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
 
 
 def run_conversion(plan: ConversionPlan, *, on_progress: OnProgress | None = None) -> ConversionReport:
-    """Write the files of a plan, one after the other; existing ones are replaced when their successor is complete.
+    """Write the files of a plan; existing ones are replaced when their successor is complete.
+
+    What an earlier run of the same plan had finished when it was killed is not done again; the files are the same to
+    the byte.
 
     Raises:
-        StoreError: the output folder cannot be written to or is too small.
+        StoreError: the output folder cannot be written to or is too small, or it is in use by another conversion.
         ModelFileError: a weight is not a finite number, or a file is damaged.
         UnsupportedModelError: a type is not possible for this model.
         EngineError: the quantizer failed.
     """
     started = time.monotonic()
-    report = on_progress or (lambda progress: None)
     _make_folder(plan.request.output_folder)
-    check_space(plan.request.output_folder, plan.estimated_bytes)
-    files = [_write_float(plan, kind, path, report) for kind, path in plan.outputs.items() if kind in FLOAT_FILE_TYPES]
-    quantized = {kind: path for kind, path in plan.outputs.items() if kind not in FLOAT_FILE_TYPES}
-    if quantized:
-        with _base_file(plan, report) as base:
-            files += [_quantize(plan, base, kind, path, report) for kind, path in quantized.items()]
-    order = list(plan.outputs)
-    files.sort(key=lambda file: order.index(file.quantization))
-    return ConversionReport(tuple(files), time.monotonic() - started)
+    folder = plan.request.output_folder
+    check_space(folder, plan.estimated_bytes - workspace_bytes(folder, plan.name))
+    with open_workspace(folder, plan.name, identity=identity(plan)) as workspace:
+        run = _Run(plan, workspace, on_progress or (lambda progress: None))
+        files = {kind: run.write_float(kind) for kind in plan.outputs if kind in FLOAT_FILE_TYPES}
+        quantized = [kind for kind in plan.outputs if kind not in FLOAT_FILE_TYPES]
+        if quantized:
+            base = run.base_file()
+            files |= {kind: run.quantize(base, kind) for kind in quantized}
+    return ConversionReport(tuple(files[kind] for kind in plan.outputs), time.monotonic() - started)
 
 
 def convert(request: ConversionRequest, *, on_progress: OnProgress | None = None) -> ConversionReport:
@@ -170,6 +177,22 @@ def header(plan: ConversionPlan, kind: str) -> dict[str, MetadataValue]:
     }
     known = {key: value for key, value in general.items() if value is not None}
     return {**known, **plan.model.metadata, **plan.vocabulary.metadata(), **request.extra}
+
+
+def identity(plan: ConversionPlan) -> str:
+    """Return a digest of everything that decides the bytes of the plan's unquantized file."""
+    sources = {part.path for tensor in plan.model.tensors for part in tensor.parts}
+    files = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(sources)]
+    tensors = [
+        (tensor.name, tensor.shape, tensor.full_precision, [_place(part) for part in tensor.parts])
+        for tensor in plan.model.tensors
+    ]
+    described = repr((header(plan, plan.base_type), files, tensors))
+    return hashlib.sha256(described.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _place(part: CheckpointTensor) -> tuple[str, str, int, int]:
+    return part.path.name, part.dtype, part.offset, part.size_bytes
 
 
 def _check_extra(extra: Mapping[str, MetadataValue], own: Collection[str]) -> None:
@@ -206,42 +229,70 @@ def _make_folder(folder: Path) -> None:
         ) from error
 
 
-def _write_float(plan: ConversionPlan, kind: str, path: Path, report: OnProgress) -> ConvertedFile:
-    float_type = cast("FloatType", kind)
-    total = stored_bytes(plan.model.tensors, float_type)
-    done = 0
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The steps of one run, each of which knows whether an earlier run has done it."""
 
-    def advance(size_bytes: int) -> None:
-        nonlocal done
-        done += size_bytes
-        report(Progress(f"writing {kind}", done, total, "bytes"))
+    plan: ConversionPlan
+    workspace: Workspace
+    report: OnProgress
 
-    write_gguf(path, header(plan, kind), plan.model.tensors, float_type=float_type, on_bytes=advance)
-    return _finished(plan, path, kind, {})
+    def write_float(self, kind: str) -> ConvertedFile:
+        """Write an unquantized file and put it in its place."""
+        if self._known_fallbacks(kind) is None:
+            self._publish(kind, self._write(kind), {})
+        return self._finished(kind, {})
 
+    def base_file(self) -> Path:
+        """Return the file that the quantizer reads: one that was asked for, or one that ends with the run."""
+        kind = self.plan.base_type
+        return self.plan.outputs[kind] if kind in self.plan.outputs else self._write(kind)
 
-@contextlib.contextmanager
-def _base_file(plan: ConversionPlan, report: OnProgress) -> Iterator[Path]:
-    """Give the unquantized file: one that was asked for, or one that is deleted again."""
-    if plan.base_type in plan.outputs:
-        yield plan.outputs[plan.base_type]
-        return
-    path = plan.request.output_folder / f".{plan.name}-{plan.base_type}.{os.getpid()}.intermediate"
-    try:
-        _write_float(plan, plan.base_type, path, report)
-        yield path
-    finally:
-        path.unlink(missing_ok=True)
+    def quantize(self, base: Path, kind: str) -> ConvertedFile:
+        """Quantize the base file and put the result in its place."""
+        fallbacks = self._known_fallbacks(kind)
+        if fallbacks is None:
+            fallbacks = self._quantize(base, kind)
+        return self._finished(kind, fallbacks)
 
+    def _quantize(self, base: Path, kind: str) -> Mapping[str, str]:
+        def advance(done: int, total: int) -> None:
+            self.report(Progress(f"quantizing to {kind}", done, total, "tensors"))
 
-def _quantize(plan: ConversionPlan, base: Path, kind: str, path: Path, report: OnProgress) -> ConvertedFile:
-    def advance(done: int, total: int) -> None:
-        report(Progress(f"quantizing to {kind}", done, total, "tensors"))
+        unfinished = self.workspace.path(kind)
+        result = quantize_file(base, unfinished, kind, threads=self.plan.request.threads, on_step=advance)
+        self._publish(kind, unfinished, result.fallbacks)
+        return result.fallbacks
 
-    result = quantize_file(base, path, kind, threads=plan.request.threads, on_step=advance)
-    return _finished(plan, path, kind, result.fallbacks)
+    def _write(self, kind: str) -> Path:
+        float_type, tensors = cast("FloatType", kind), self.plan.model.tensors
+        path, n_finished = self.workspace.path(kind), self.workspace.n_finished(kind)
+        total, resumed = stored_bytes(tensors, float_type), stored_bytes(tensors[:n_finished], float_type)
+        done = 0
 
+        def advance(size_bytes: int) -> None:
+            nonlocal done
+            done += size_bytes
+            self.report(Progress(f"writing {kind}", done, total, "bytes", resumed=resumed))
 
-def _finished(plan: ConversionPlan, path: Path, kind: str, fallbacks: Mapping[str, str]) -> ConvertedFile:
-    facts = check_file(path, shapes={tensor.name: tensor.source.shape for tensor in plan.model.tensors})
-    return ConvertedFile(path, kind, facts.size_bytes, fallbacks)
+        def note(count: int, file: BinaryIO) -> None:
+            self.workspace.tensor_finished(kind, count, file, is_last=count == len(tensors))
+
+        write_gguf(
+            path, header(self.plan, kind), tensors,
+            float_type=float_type, n_finished=n_finished, on_bytes=advance, on_tensor=note,
+        )  # fmt: skip
+        return path
+
+    def _publish(self, kind: str, unfinished: Path, fallbacks: Mapping[str, str]) -> None:
+        path = self.plan.outputs[kind]
+        publish(unfinished, path)
+        self.workspace.output_finished(kind, path, fallbacks=fallbacks)
+
+    def _known_fallbacks(self, kind: str) -> Mapping[str, str] | None:
+        return self.workspace.finished_output(kind, self.plan.outputs[kind])
+
+    def _finished(self, kind: str, fallbacks: Mapping[str, str]) -> ConvertedFile:
+        path = self.plan.outputs[kind]
+        facts = check_file(path, shapes={tensor.name: tensor.shape for tensor in self.plan.model.tensors})
+        return ConvertedFile(path, kind, facts.size_bytes, fallbacks)

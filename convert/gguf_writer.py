@@ -1,19 +1,19 @@
 """Writes one GGUF file, block by block: the memory needed does not grow with the model.
 
-The file appears under its final name only when it is complete and on the disk.
+A file that another process began, and that was not finished, is gone on with behind its last whole tensor.
 """
 
 from __future__ import annotations
 
 import contextlib
-import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from hymt_convert.architectures import MetadataValue, TensorPlan
+from hymt_convert.safetensors_file import CheckpointTensor, decode
 from hymt_local.errors import ModelFileError, StoreError, UnsupportedModelError
 
 if TYPE_CHECKING:
@@ -27,10 +27,17 @@ FILE_TYPES: Mapping[FloatType, int] = {"F32": 0, "F16": 1, "BF16": 32}
 FLOAT_BYTES: Mapping[FloatType, int] = {"F32": 4, "F16": 2, "BF16": 2}
 HEADER_ALLOWANCE_BYTES = 64 << 20
 """Room for the header when disk space is checked; the largest vocabulary takes a tenth of it."""
+ALIGNMENT = 32
+"""Of every tensor in the file: GGUF's default."""
 _LARGEST: Mapping[FloatType, float] = {"F16": 65504.0, "BF16": 3.3895313892515355e38}
+_MAGNITUDES = {"BF16": ("<u2", 0x7FFF, 0x7F80), "F16": ("<u2", 0x7FFF, 0x7C00), "F32": ("<u4", 0x7FFFFFFF, 0x7F800000)}
+"""Element type -> word, mask of the bits below the sign, first pattern that is no finite number. Without the sign, the
+patterns of a float are in the order of their values."""
 
 OnBytes = Callable[[int], None]
 """Told how many bytes were written since the last call."""
+OnTensor = Callable[[int, BinaryIO], None]
+"""Told how many tensors are complete, and the open file."""
 
 
 def tensor_type(plan: TensorPlan, float_type: FloatType) -> FloatType:
@@ -38,9 +45,14 @@ def tensor_type(plan: TensorPlan, float_type: FloatType) -> FloatType:
     return "F32" if plan.full_precision else float_type
 
 
+def tensor_bytes(plan: TensorPlan, float_type: FloatType) -> int:
+    """Return the size of one tensor's data, without padding."""
+    return plan.element_count * FLOAT_BYTES[tensor_type(plan, float_type)]
+
+
 def stored_bytes(tensors: tuple[TensorPlan, ...], float_type: FloatType) -> int:
     """Return the size of all tensor data, without header and padding."""
-    return sum(plan.element_count * FLOAT_BYTES[tensor_type(plan, float_type)] for plan in tensors)
+    return sum(tensor_bytes(plan, float_type) for plan in tensors)
 
 
 def write_gguf(
@@ -49,23 +61,41 @@ def write_gguf(
     tensors: tuple[TensorPlan, ...],
     *,
     float_type: FloatType,
+    n_finished: int = 0,
     on_bytes: OnBytes | None = None,
+    on_tensor: OnTensor | None = None,
 ) -> None:
-    """Write a file; `metadata` must hold `general.architecture`.
+    """Write a file under its name; on an error it is left as far as it came.
+
+    Args:
+        path: The file; the folder must exist.
+        metadata: Header keys; `general.architecture` must be among them.
+        tensors: In the order in which they are written.
+        float_type: Of matrices.
+        n_finished: How many tensors of an unfinished file at `path` are known to be on the disk. It must have been
+            begun from the same checkpoint; when the header differs, writing starts anew.
+        on_bytes: Progress; finished tensors are reported at once.
+        on_tensor: Called when a tensor is complete.
 
     Raises:
-        StoreError: the folder cannot be written to or is too small.
+        StoreError: the file cannot be written.
         ModelFileError: a source file is damaged, or a weight is not a finite number.
         UnsupportedModelError: a weight does not fit the float type.
     """
-    check_space(path.parent, stored_bytes(tensors, float_type) + HEADER_ALLOWANCE_BYTES)
-    with replacing(path) as temporary:
-        writer = _open_writer(temporary, metadata, tensors, float_type)
-        try:
-            for plan in tensors:
-                _write_tensor(writer, plan, tensor_type(plan, float_type), on_bytes)
-        finally:
-            writer.close()
+    report = on_bytes or (lambda size_bytes: None)
+    with _store_errors(path):
+        header_bytes = _write_header(path, metadata, tensors, float_type)
+        ends = _tensor_ends(tensors, float_type, header_bytes=header_bytes)
+        with path.open("rb+") as file:
+            n_finished = n_finished if file.seek(0, os.SEEK_END) >= ends[n_finished] else 0
+            file.truncate(ends[n_finished])
+            report(stored_bytes(tensors[:n_finished], float_type))
+            for number, plan in enumerate(tensors[n_finished:], start=n_finished):
+                file.seek(_padded(ends[number]))
+                _write_tensor(file, plan, tensor_type(plan, float_type), report)
+                if on_tensor is not None:
+                    on_tensor(number + 1, file)
+            file.truncate(_padded(ends[-1]))
 
 
 def check_space(folder: Path, needed_bytes: int) -> None:
@@ -94,19 +124,36 @@ def replacing(path: Path) -> Iterator[Path]:
     """
     temporary = path.with_name(f".{path.name}.{os.getpid()}.partial")
     try:
-        yield temporary
-        with temporary.open("rb+") as file:
+        with _store_errors(path):
+            yield temporary
+            publish(temporary, path)
+    finally:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+
+
+def publish(finished: Path, path: Path) -> None:
+    """Give a finished file its name, on the same disk, once its bytes are on that disk.
+
+    Raises:
+        StoreError: the folder cannot be written to.
+    """
+    with _store_errors(path):
+        with finished.open("rb+") as file:
             os.fsync(file.fileno())
-        temporary.replace(path)
+        finished.replace(path)
         _sync_folder(path.parent)
+
+
+@contextlib.contextmanager
+def _store_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
     except OSError as error:
         raise StoreError(
             f"cannot write {path.name} in {path.parent}: {error.strerror or error}",
             hint="Choose another folder with -o.",
         ) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
 
 
 def _sync_folder(folder: Path) -> None:
@@ -117,6 +164,33 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def _write_header(
+    path: Path, metadata: Mapping[str, MetadataValue], tensors: tuple[TensorPlan, ...], float_type: FloatType
+) -> int:
+    """Put the header at the start of the file and return its length; a file with the same header keeps its tensors."""
+    new = path.with_name(f"{path.name}.header")
+    _open_writer(new, metadata, tensors, float_type).close()
+    header = new.read_bytes()
+    with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
+        if file.read(len(header)) == header:
+            new.unlink()
+            return len(header)
+    new.replace(path)
+    return len(header)
+
+
+def _tensor_ends(tensors: tuple[TensorPlan, ...], float_type: FloatType, *, header_bytes: int) -> list[int]:
+    """Return where the header ends, and then every tensor, padding left out."""
+    ends = [header_bytes]
+    for plan in tensors:
+        ends.append(_padded(ends[-1]) + tensor_bytes(plan, float_type))
+    return ends
+
+
+def _padded(position: int) -> int:
+    return -(-position // ALIGNMENT) * ALIGNMENT
 
 
 def _open_writer(
@@ -131,10 +205,9 @@ def _open_writer(
         if key != "general.architecture":  # written by the constructor
             _add_metadata(writer, key, value)
     for plan in tensors:
-        kind = tensor_type(plan, float_type)
-        size_bytes = plan.element_count * FLOAT_BYTES[kind]
+        kind = GGMLQuantizationType[tensor_type(plan, float_type)]
         # The element type given here only says "not bytes": `raw_dtype` decides.
-        writer.add_tensor_info(plan.name, plan.source.shape, words, size_bytes, GGMLQuantizationType[kind])
+        writer.add_tensor_info(plan.name, plan.shape, words, tensor_bytes(plan, float_type), kind)
     try:
         writer.write_header_to_file()
         writer.write_kv_data_to_file()
@@ -162,32 +235,36 @@ def _add_metadata(writer: GGUFWriter, key: str, value: MetadataValue) -> None:
         raise ValueError(f"metadata key {key} has an empty array, which GGUF writers drop")
 
 
-def _write_tensor(writer: GGUFWriter, plan: TensorPlan, kind: FloatType, on_bytes: OnBytes | None) -> None:
-    file = writer.fout[0] if writer.fout else None
-    assert file is not None
-    writer.write_padding(file, file.tell())
-    for block in plan.source.blocks():
-        encoded = _encode(block, kind, plan)
-        file.write(encoded.data)
-        if on_bytes is not None:
-            on_bytes(encoded.nbytes)
-    writer.write_padding(file, file.tell())
+def _write_tensor(file: BinaryIO, plan: TensorPlan, kind: FloatType, report: OnBytes) -> None:
+    for part in plan.parts:
+        for block in part.raw_blocks():
+            _check_values(block, part, kind)
+            report(file.write(block if part.dtype == kind else _encode(decode(block, part.dtype), kind).tobytes()))
 
 
-def _encode(block: NDArray[np.float32], kind: FloatType, plan: TensorPlan) -> NDArray[Any]:
-    # NaN wins every comparison inside numpy's max and min.
-    largest = max(float(block.max(initial=0.0)), -float(block.min(initial=0.0)))
-    if not math.isfinite(largest):
+def _check_values(block: bytes, part: CheckpointTensor, kind: FloatType) -> None:
+    import numpy as np
+
+    word, below_sign, first_infinite = _MAGNITUDES[part.dtype]
+    magnitudes = np.bitwise_and(np.frombuffer(block, dtype=word), below_sign)
+    largest = magnitudes.max(keepdims=True, initial=0)
+    if largest >= first_infinite:
         raise ModelFileError(
-            f"tensor {plan.source.name} in {plan.source.path.name} holds NaN or infinity",
+            f"tensor {part.name} in {part.path.name} holds NaN or infinity",
             hint="The checkpoint is damaged: download it again.",
         )
+    if kind == part.dtype or kind == "F32":
+        return
+    value = float(decode(largest.tobytes(), part.dtype)[0])
+    if value > _LARGEST[kind]:
+        raise UnsupportedModelError(
+            f"tensor {part.name} holds {value:g}, beyond the range of {kind}", hint="Use --quant F32."
+        )
+
+
+def _encode(block: NDArray[np.float32], kind: FloatType) -> NDArray[Any]:
     if kind == "F32":
         return block.astype("<f4", copy=False)
-    if largest > _LARGEST[kind]:
-        raise UnsupportedModelError(
-            f"tensor {plan.source.name} holds {largest:g}, beyond the range of {kind}", hint="Use --quant F32."
-        )
     return _to_bf16(block) if kind == "BF16" else block.astype("<f2")
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO
 
@@ -47,6 +47,16 @@ class CheckpointTensor:
     """Bytes from the start of the file."""
     size_bytes: int
 
+    def section(self, start: int, stop: int) -> CheckpointTensor:
+        """Return the values from number `start` up to `stop` in storage order, as a flat tensor of the same name."""
+        item_bytes = ITEM_BYTES[self.dtype]
+        return replace(
+            self,
+            shape=(stop - start,),
+            offset=self.offset + start * item_bytes,
+            size_bytes=(stop - start) * item_bytes,
+        )
+
     def raw_blocks(self) -> Iterator[bytes]:
         """Yield the stored bytes in blocks that hold whole elements.
 
@@ -76,7 +86,7 @@ class CheckpointTensor:
         """
         self.check_readable()
         for block in self.raw_blocks():
-            yield _decode(block, self.dtype)
+            yield decode(block, self.dtype)
 
     def check_readable(self) -> None:
         """Refuse element types that need more than a cast.
@@ -91,7 +101,8 @@ class CheckpointTensor:
             )
 
 
-def _decode(block: bytes, dtype: str) -> NDArray[np.float32]:
+def decode(block: bytes, dtype: str) -> NDArray[np.float32]:
+    """Return the values of stored bytes of a type of `READABLE`, flat."""
     import numpy as np
 
     if dtype == "BF16":  # the upper half of an f32

@@ -5,6 +5,7 @@ One module per architecture; `get_architecture` imports only the one that a chec
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -27,17 +28,27 @@ class TensorPlan:
     """One tensor of the result."""
 
     name: str
-    source: CheckpointTensor
+    parts: tuple[CheckpointTensor, ...]
+    """What it is made of, one after the other in storage order; most have one part."""
+    shape: tuple[int, ...]
+    """Slowest dimension first, as in the checkpoint."""
     full_precision: bool
-    """Kept in f32 whatever the file's type: norms, which are small and sensitive."""
+    """Kept in f32 whatever the file's type: norms and routers, which are small and sensitive."""
 
     @property
     def element_count(self) -> int:
         """Number of values."""
-        count = 1
-        for length in self.source.shape:
-            count *= length
-        return count
+        return math.prod(self.shape)
+
+    @property
+    def dtypes(self) -> frozenset[str]:
+        """Element types of the parts, as safetensors spells them."""
+        return frozenset(part.dtype for part in self.parts)
+
+    @classmethod
+    def copy_of(cls, name: str, source: CheckpointTensor, *, full_precision: bool) -> TensorPlan:
+        """Return the plan of a tensor that is one of the checkpoint under another name."""
+        return cls(name, (source,), source.shape, full_precision)
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,13 +190,14 @@ def _plan_tensors(checkpoint: Checkpoint, size: Mapping[str, int]) -> Iterator[T
     left = dict(checkpoint.tensors)
     shapes = _layer_shapes(size)
     embedding = _take(left, "model.embed_tokens.weight", (size["vocab_size"], size["hidden_size"]))
-    yield TensorPlan("token_embd.weight", embedding, full_precision=False)
+    yield TensorPlan.copy_of("token_embd.weight", embedding, full_precision=False)
     yield from _plan_head(checkpoint.config, left, embedding)
     yield _norm("output_norm.weight", _take(left, "model.norm.weight", (size["hidden_size"],)))
     for number in range(size["num_hidden_layers"]):
         for name, result in LAYER_TENSORS.items():
             source = _take(left, f"model.layers.{number}.{name}.weight", shapes[name])
-            yield TensorPlan(f"blk.{number}.{result}.weight", source, full_precision=len(source.shape) == 1)
+            is_norm = len(source.shape) == 1
+            yield TensorPlan.copy_of(f"blk.{number}.{result}.weight", source, full_precision=is_norm)
     if left:
         raise ModelFileError(f"the checkpoint has the unexpected tensor {min(left)}")
 
@@ -225,7 +226,7 @@ def _plan_head(
     """A tied model may repeat the embedding as its head; only a repetition may be dropped."""
     name = "lm_head.weight"
     if config.get("tie_word_embeddings") is not True:
-        yield TensorPlan("output.weight", _take(left, name, embedding.shape), full_precision=False)
+        yield TensorPlan.copy_of("output.weight", _take(left, name, embedding.shape), full_precision=False)
     elif name in left and not _equal(_take(left, name, embedding.shape), embedding):
         raise ModelFileError(
             f"config.json ties the head to the embedding, but {name} holds other values",
@@ -240,7 +241,7 @@ def _equal(first: CheckpointTensor, second: CheckpointTensor) -> bool:
 
 
 def _norm(name: str, source: CheckpointTensor) -> TensorPlan:
-    return TensorPlan(name, source, full_precision=True)
+    return TensorPlan.copy_of(name, source, full_precision=True)
 
 
 def _take(left: dict[str, CheckpointTensor], name: str, shape: tuple[int, ...]) -> CheckpointTensor:

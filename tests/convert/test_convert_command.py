@@ -169,4 +169,4 @@ def test_an_interrupt_has_its_own_status(
 
     monkeypatch.setattr("hymt_convert.conversion.plan_conversion", interrupt)
     assert main([str(folder)]) == 130
-    assert capsys.readouterr().err.strip() == "error: interrupted\nhint: Nothing was left behind."
+    assert capsys.readouterr().err.strip() == "error: interrupted\nhint: The same command goes on from here."
