@@ -9,13 +9,16 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from hymt_local.cli.diagnostics import print_note
 from hymt_local.errors import CancelledError
 
 if TYPE_CHECKING:
     from hymt_local.jobs import LocalService
 
-GRACE_S = 5.0
-"""A cancelled engine stops within half a second; what takes ten times as long hangs."""
+PATIENCE_S = 1.0
+"""A cancelled engine stops within half a second; whoever waits longer wants to know why."""
+GRACE_S = 4.0
+"""After that the engine hangs, and the process ends without it."""
 
 
 @contextlib.contextmanager
@@ -39,7 +42,10 @@ def _close_or_leave(service: LocalService) -> None:
     try:
         closer = threading.Thread(target=service.close, name="hymt-closer", daemon=True)
         closer.start()
-        closer.join(GRACE_S)
+        closer.join(PATIENCE_S)
+        if closer.is_alive():
+            print_note("waiting for the engine to stop; Ctrl-C again leaves at once")
+            closer.join(GRACE_S)
         if closer.is_alive():
             _leave()
     finally:

@@ -11,7 +11,7 @@ import click
 from hymt_local.application import Application, open_application
 from hymt_local.catalog import ModelSpec
 from hymt_local.cli import output
-from hymt_local.cli.diagnostics import ProgressLine, print_error, print_note
+from hymt_local.cli.diagnostics import ProgressLine, print_note
 from hymt_local.config import write_setting
 from hymt_local.errors import HymtError
 from hymt_local.installed import InstalledModel
@@ -43,7 +43,7 @@ def list_models(show_all: bool, as_json: bool) -> int:
         output.write_text("\nNot installed (`hymt models import FILE.gguf` adds a file you have):\n")
         output.write_table([_catalog_row(spec) for spec in others], header=(" ", "MODEL", "FILES", "SIZE", "LICENCE"))
     for problem in problems:
-        print_error(problem.report())
+        print_note(f"{problem.message}: {problem.hint}")
     return 0
 
 
