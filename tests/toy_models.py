@@ -16,6 +16,8 @@ CONTROL_TOKENS = (
 )  # fmt: skip
 """In the order of the 7B family's vocabulary; they follow the text tokens."""
 MERGES = ("Ġ t", "h e", "Ġt he", "i n", "e r", "o n")
+PIECES = {"▁": -1.0, "t": -2.0, "h": -2.0, "e": -2.0, "▁t": -0.5, "he": -0.4, "▁the": -0.1}
+"""Of the SentencePiece vocabulary, with their scores."""
 N_BYTES = 256
 DOLLAR = ord("$")
 
@@ -42,7 +44,9 @@ class ToyModel:
 
     geometry: ToyGeometry = field(default_factory=ToyGeometry)
     architecture: str = "hunyuan-dense"
-    pre_tokenizer: Literal["hunyuan", "hunyuan-dense"] = "hunyuan"
+    pre_tokenizer: str = "hunyuan"
+    tokenizer: Literal["gpt2", "llama"] = "gpt2"
+    """Byte-level BPE, or SentencePiece with byte fallback and a leading space."""
     eos_token: str = "<|eos|>"
     """Text of the token that the header calls EOS; `$` reproduces the published fault."""
     control_tokens: tuple[str, ...] = CONTROL_TOKENS
@@ -103,6 +107,9 @@ def _add_hyperparameters(writer: GGUFWriter, model: ToyModel) -> None:
 
 
 def _add_vocabulary(writer: GGUFWriter, model: ToyModel) -> None:
+    if model.tokenizer == "llama":
+        _add_sentencepiece_vocabulary(writer, model)
+        return
     tokens = text_tokens(model.geometry)
     everything = [*tokens, *model.control_tokens]
     types = [TokenType.NORMAL] * len(tokens) + [TokenType.CONTROL] * len(model.control_tokens)
@@ -117,6 +124,22 @@ def _add_vocabulary(writer: GGUFWriter, model: ToyModel) -> None:
             getattr(writer, f"add_{key}_token_id")(everything.index(text))
 
 
+def _add_sentencepiece_vocabulary(writer: GGUFWriter, model: ToyModel) -> None:
+    fallback = [f"<0x{byte:02X}>" for byte in range(N_BYTES)]
+    tokens = ["<unk>", *fallback, *PIECES, *model.control_tokens]
+    types = [
+        TokenType.UNKNOWN,
+        *[TokenType.BYTE] * N_BYTES,
+        *[TokenType.NORMAL] * len(PIECES),
+        *[TokenType.CONTROL] * len(model.control_tokens),
+    ]
+    writer.add_tokenizer_model("llama")
+    writer.add_token_list(tokens)
+    writer.add_token_scores([0.0] * (1 + N_BYTES) + list(PIECES.values()) + [0.0] * len(model.control_tokens))
+    writer.add_token_types(types)
+    writer.add_eos_token_id(tokens.index(model.eos_token))
+
+
 def text_tokens(geometry: ToyGeometry) -> list[str]:
     """Return the text vocabulary: the 256 bytes in their byte-level spelling, ids 0 to 255, then merges and filler."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
@@ -129,7 +152,8 @@ def text_tokens(geometry: ToyGeometry) -> list[str]:
 
 def _tensor_shapes(model: ToyModel) -> dict[str, tuple[int, ...]]:
     geometry = model.geometry
-    n_tokens = len(text_tokens(geometry)) + len(model.control_tokens)
+    n_text_tokens = 1 + N_BYTES + len(PIECES) if model.tokenizer == "llama" else len(text_tokens(geometry))
+    n_tokens = n_text_tokens + len(model.control_tokens)
     hidden, feed_forward = geometry.hidden, geometry.feed_forward
     queries, keys = geometry.heads * geometry.head_dim, geometry.kv_heads * geometry.head_dim
     shapes: dict[str, tuple[int, ...]] = {"token_embd": (n_tokens, hidden), "output_norm": (hidden,)}

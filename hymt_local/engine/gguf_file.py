@@ -62,6 +62,7 @@ _ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
 _NOT_WEIGHTS = frozenset(range(24, 29))
 """Integers and F64: no matrix product takes them."""
 _DEFAULT_ALIGNMENT = 32
+_MIN_ALIGNMENT = 8
 _FIRST_READ_BYTES = 1 << 20
 _MAX_KEY_BYTES = 1 << 16
 _MAX_DIMENSIONS = 4
@@ -305,8 +306,10 @@ def _read_version(reader: _Reader) -> int:
 
 def _check_counts(reader: _Reader, *, n_tensors: int, n_keys: int) -> None:
     smallest = n_tensors * 32 + n_keys * 13  # an empty name, one dimension, type, offset; an empty key, type, one byte
-    if smallest > min(reader.size_bytes, MAX_HEADER_BYTES):
-        raise reader.corrupt(f"{n_tensors} tensors and {n_keys} keys in {reader.size_bytes} bytes")
+    if smallest > MAX_HEADER_BYTES:
+        raise reader.corrupt(f"{n_tensors} tensors and {n_keys} keys")
+    if smallest > reader.size_bytes:
+        raise _truncated(reader.path, f"{n_tensors} tensors and {n_keys} keys do not fit {reader.size_bytes} bytes")
 
 
 def _read_metadata(reader: _Reader, n_keys: int, *, arrays: bool) -> dict[str, object]:
@@ -363,7 +366,7 @@ def _read_tensor_row(reader: _Reader) -> _TensorRow:
 
 def _alignment(reader: _Reader, metadata: Mapping[str, object]) -> int:
     alignment = metadata.get("general.alignment", _DEFAULT_ALIGNMENT)
-    if not isinstance(alignment, int) or not 1 <= alignment <= 1 << 20 or alignment & (alignment - 1):
+    if not isinstance(alignment, int) or not _MIN_ALIGNMENT <= alignment <= 1 << 20 or alignment & (alignment - 1):
         raise reader.corrupt(f"an alignment of {alignment!r}")
     return alignment
 
@@ -429,8 +432,9 @@ def _check_types(header: GgufHeader) -> None:
 def _check_keys(header: GgufHeader) -> None:
     for name in _POSITIVE_KEYS:
         _count(header, name)
-    if not isinstance(header.of_architecture("attention.layer_norm_rms_epsilon"), float):
-        raise _corrupt(header.path, f"no {header.architecture}.attention.layer_norm_rms_epsilon")
+    epsilon = header.of_architecture("attention.layer_norm_rms_epsilon")
+    if not isinstance(epsilon, float) or not 0 < epsilon < 1:
+        raise _corrupt(header.path, f"{header.architecture}.attention.layer_norm_rms_epsilon = {epsilon!r}")
     _check_heads(header)
     _check_rope(header)
     _check_experts(header)
@@ -465,7 +469,7 @@ def _check_experts(header: GgufHeader) -> None:
     is_moe = header.architecture == MOE_ARCHITECTURE
     if not is_moe <= n_used <= n_experts <= MAX_EXPERTS or (n_experts > 1) != is_moe:
         raise _corrupt(header.path, f"{n_used} of {n_experts} experts used")
-    if n_groups > 1:
+    if n_groups > is_moe:
         raise UnsupportedModelError(f"{header.path.name} groups its experts, which is unknown for {MOE_ARCHITECTURE}")
     if n_layers > _count(header, "block_count"):
         raise _corrupt(header.path, "more prediction layers than blocks")
@@ -484,11 +488,19 @@ def _check_tokenizer(header: GgufHeader) -> None:
         )
     if model == "gpt2" and not _array_length(header, "tokenizer.ggml.merges"):
         raise _corrupt(header.path, "no tokenizer.ggml.merges")
+    if model == "llama":
+        _check_byte_tokens(header)
     n_types = _array_length(header, "tokenizer.ggml.token_type")
     if n_types not in (0, n_tokens):
         raise _corrupt(header.path, f"{n_types} token types for {n_tokens} tokens")
     if _n_distinct(header, "tokenizer.ggml.tokens") < n_tokens:  # llama.cpp aborts
         raise _corrupt(header.path, "a token twice in its vocabulary")
+
+
+def _check_byte_tokens(header: GgufHeader) -> None:
+    missing = {f"<0x{byte:02X}>" for byte in range(256)}.difference(read_array(header, "tokenizer.ggml.tokens"))
+    if missing:  # llama.cpp aborts on the first character that needs one
+        raise UnsupportedModelError(f"{header.path.name} has a SentencePiece vocabulary without {min(missing)}")
 
 
 def _check_tensors(header: GgufHeader) -> None:
@@ -518,11 +530,12 @@ def _count(header: GgufHeader, name: str, *, default: int | None = None, minimum
 
 
 def _n_distinct(header: GgufHeader, key: str) -> int:
+    """Count the distinct strings of an array as C sees them: up to the first NUL."""
     value = header.metadata.get(key)
     if not isinstance(value, SkippedArray) or value.type_id != _STRING:
-        return len(set(map(str, read_array(header, key))))
+        return len({str(element).partition("\0")[0] for element in read_array(header, key)})
     with _reader_at(header, value.position) as reader:
-        return len(set(reader.raw_strings(value.length)))
+        return len({raw.partition(b"\0")[0] if b"\0" in raw else raw for raw in reader.raw_strings(value.length)})
 
 
 @contextmanager

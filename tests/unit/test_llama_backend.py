@@ -192,6 +192,15 @@ def test_runs_that_overflow_the_tokenizers_stack_are_cut_first(tmp_path: Path) -
     assert len(lengths) == 7
 
 
+def test_a_sentencepiece_vocabulary_spells_unknown_characters_in_bytes(tmp_path: Path) -> None:
+    backend = open_toy(write_toy_model(tmp_path / "toy.gguf", ToyModel(tokenizer="llama")))
+    ids = backend.tokenize("the é" + "t" * 2000)
+    assert b"".join(backend._vocabulary.piece(token) for token in ids).decode() == " the é" + "t" * 2000
+    assert backend.info.stop_ids == {backend.info.control_tokens[text] for text in ("<|eos|>", "<|endoftext|>")}
+    assert len(answer(backend, GenerationRequest(ids[:20], 5))) == 5
+    backend.close()
+
+
 # Choosing
 
 
@@ -463,7 +472,7 @@ def test_loading_reports_progress_and_can_be_given_up(tmp_path: Path) -> None:
 
 
 def test_what_llama_cpp_refuses_is_an_error_with_its_reason(tmp_path: Path) -> None:
-    path = write_toy_model(tmp_path / "toy.gguf", ToyModel(pre_tokenizer="unheard-of"))  # type: ignore[arg-type]
+    path = write_toy_model(tmp_path / "toy.gguf", ToyModel(pre_tokenizer="unheard-of"))
     with pytest.raises(EngineLoadError, match="unknown pre-tokenizer type: 'unheard-of'"):
         open_toy(path)
 
