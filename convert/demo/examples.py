@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from hymt_convert.demo import tokenizer as tokenizers
@@ -18,9 +19,6 @@ from hymt_local.language import LANGUAGES
 
 NOISE = 0.22
 """Share of sources as a hurried user types them."""
-SHARES: Mapping[str, float] = {"phrase": 0.23, "template": 0.43, "date": 0.08, "cldr": 0.26}
-"""Share of each group in training, whatever its number of items; an item's weight counts inside its group."""
-
 Direction = tuple[str, str]
 
 
@@ -35,7 +33,7 @@ class Example:
 
 
 def group_of(item: Item) -> str:
-    """The key of `SHARES` that an item belongs to."""
+    """What an item is sampled and scored with: its kind, but dates by themselves."""
     return "date" if item.concept == "date" else item.kind
 
 
@@ -111,12 +109,12 @@ class Corpus:
 class Sampler:
     """Draws examples; the same seed gives the same ones."""
 
-    def __init__(self, corpus: Corpus, seed: int) -> None:
+    def __init__(self, corpus: Corpus, shares: Mapping[str, float], seed: int) -> None:
         self.generator = np.random.default_rng(seed)
         self._noise = random.Random(seed)
         self._corpus = corpus
         self._sources = [_sources_by_target(item) for item in corpus.items]
-        self._chances = _chances(corpus.items, self._sources)
+        self._chances = _chances(corpus.items, self._sources, shares)
 
     def draw(self, count: int) -> list[Example]:
         """Items by weight; targets evenly, so that every language learns to write; then sources evenly."""
@@ -147,8 +145,10 @@ def _sources_by_target(item: Item) -> list[tuple[str, list[str]]]:
     return list(found.items())
 
 
-def _chances(items: Iterable[Item], choices: Iterable[Sequence[object]]) -> np.ndarray:
+def _chances(
+    items: Iterable[Item], choices: Iterable[Sequence[object]], shares: Mapping[str, float]
+) -> NDArray[np.float64]:
     pairs = [(group_of(item), item.weight if allowed else 0) for item, allowed in zip(items, choices, strict=True)]
-    totals = {group: sum(weight for name, weight in pairs if name == group) for group in SHARES}
-    chances = np.array([SHARES[group] * weight / totals[group] for group, weight in pairs])
+    totals = {group: sum(weight for name, weight in pairs if name == group) for group in shares}
+    chances = np.array([shares[group] * weight / totals[group] for group, weight in pairs])
     return chances / chances.sum()

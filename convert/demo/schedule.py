@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-STEPS = 4000
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 ROW_POSITIONS = 3600
 """Source and answer positions of one batch, padding included."""
 POOL = 24
 """Batches drawn at a time and grouped by length."""
 CLIP = 1.0
 DECAY = 0.05
-PEAK_RATE = 3e-3
 
-_FINAL_SHARE = 0.02
+_SHARES = {"phrase": 0.23, "template": 0.43, "date": 0.08, "cldr": 0.26}
 _CONSTANT_SHARE = 0.3
+_FINAL_SHARE = 0.02
 _WARM_UP_STEPS = 100
 
 
-def learning_rate(step: int, steps: int) -> float:
-    """Warm-up, constant, then linear down to a fiftieth: the rate of the trial that this schedule comes from."""
-    warm_up = min(_WARM_UP_STEPS, steps // 10)
-    left = (steps - step) / (steps * (1 - _CONSTANT_SHARE))
-    return PEAK_RATE * min(1.0, (step + 1) / warm_up) * max(_FINAL_SHARE, min(1.0, left))
+@dataclass(frozen=True, slots=True)
+class Cycle:
+    """One rise and fall of the learning rate, with an optimizer of its own."""
+
+    steps: int
+    peak_rate: float = 3e-3
+    shares: Mapping[str, float] = field(default_factory=lambda: _SHARES)
+    """Share of each group of items in the draws, whatever its number of items; an item's weight counts inside it."""
+
+    def rate(self, step: int) -> float:
+        """Warm-up, constant, then linear down to a fiftieth."""
+        warm_up = max(1, min(_WARM_UP_STEPS, self.steps // 10))
+        left = (self.steps - step) / (self.steps * (1 - _CONSTANT_SHARE))
+        return self.peak_rate * min(1.0, (step + 1) / warm_up) * max(_FINAL_SHARE, min(1.0, left))
+
+
+CYCLES = (Cycle(4000),)
+STEPS = sum(cycle.steps for cycle in CYCLES)

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hymt_convert.demo.examples import Direction, directions, hurried
+from hymt_convert.demo.examples import Direction, directions, group_of, hurried
 from hymt_convert.demo.greedy import GreedyModel
 from hymt_convert.demo.phrasebook import PHRASE_LANGUAGES, Item, Phrasebook, load_items
 from hymt_convert.demo.schedule import STEPS
@@ -85,7 +85,7 @@ def groups(book: Phrasebook, sample: int = SAMPLE, name_sample: int = NAME_SAMPL
 def _by_group(items: Iterable[Item]) -> Mapping[str, list[Item]]:
     found: dict[str, list[Item]] = defaultdict(list)
     for item in items:
-        found["date" if item.concept == "date" else item.kind].append(item)
+        found[group_of(item)].append(item)
     return found
 
 

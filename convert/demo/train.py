@@ -19,14 +19,14 @@ from torch.fx.experimental import _config as shapes
 from hymt_convert.demo import tokenizer as tokenizers
 from hymt_convert.demo.examples import Corpus, Example, Sampler
 from hymt_convert.demo.model import IGNORED, Batch, Decoder, Geometry, save_checkpoint
-from hymt_convert.demo.schedule import CLIP, DECAY, PEAK_RATE, POOL, ROW_POSITIONS, STEPS, learning_rate
+from hymt_convert.demo.schedule import CLIP, CYCLES, DECAY, POOL, ROW_POSITIONS, Cycle
 
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """What decides the result of a run."""
 
-    steps: int = STEPS
+    cycles: tuple[Cycle, ...] = CYCLES
     seed: int = 0
     row_positions: int = ROW_POSITIONS
     compiled: bool = True
@@ -38,7 +38,6 @@ class Progress:
 
     step: int
     loss: float
-    answer_tokens: int
     seconds: float
 
 
@@ -100,20 +99,32 @@ def _padded(rows: Iterable[Sequence[int]], fill: int, left: bool = False) -> tor
 
 
 def train(
-    sampler: Sampler,
+    corpus: Corpus,
     geometry: Geometry,
     plan: Plan,
     watch: Callable[[Decoder, Progress], None] | None = None,
 ) -> Decoder:
     """Run the plan; `watch` is called after every step."""
     model = Decoder(geometry, plan.seed)
-    optimizer = torch.optim.AdamW(_groups(model), lr=PEAK_RATE, betas=(0.9, 0.98), fused=True)
     loss_of = torch.compile(model.loss, dynamic=True) if plan.compiled else model.loss
-    started = time.monotonic()
-    drawn = batches(sampler, plan.row_positions)
-    for step, batch in zip(range(plan.steps), drawn, strict=False):
+    started, done = time.monotonic(), 0
+    for number, cycle in enumerate(plan.cycles):
+        sampler = Sampler(corpus, cycle.shares, plan.seed + number)
+        for loss in _run_cycle(model, loss_of, cycle, batches(sampler, plan.row_positions)):
+            done += 1
+            if watch is not None:
+                watch(model, Progress(done, loss, time.monotonic() - started))
+    return model
+
+
+def _run_cycle(
+    model: Decoder, loss_of: Callable[[Batch], torch.Tensor], cycle: Cycle, drawn: Iterator[Batch]
+) -> Iterator[float]:
+    """Train one cycle; yield the loss of every step."""
+    optimizer = torch.optim.AdamW(_groups(model), betas=(0.9, 0.98), fused=True)
+    for step, batch in zip(range(cycle.steps), drawn, strict=False):
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate(step, plan.steps)
+            group["lr"] = cycle.rate(step)
         # Two lengths that happen to be equal in the first batch would be taken for one, and compiled again later.
         with shapes.patch(use_duck_shape=False):
             loss = loss_of(batch)
@@ -121,10 +132,7 @@ def train(
         torch.nn.utils.clip_grad_norm_(model.parameters(), CLIP)
         optimizer.step()
         optimizer.zero_grad()
-        if watch is not None:
-            tokens = int((batch.target != IGNORED).sum())
-            watch(model, Progress(step + 1, loss.item(), tokens, time.monotonic() - started))
-    return model
+        yield loss.item()
 
 
 def _groups(model: Decoder) -> list[dict[str, object]]:
@@ -143,7 +151,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m hymt_convert.demo.train", description=__doc__)
     parser.add_argument("--out", type=Path, required=True, help="folder of the checkpoint")
-    parser.add_argument("--steps", type=int, default=STEPS, help=f"length of the schedule (default {STEPS})")
+    parser.add_argument("--steps", type=int, help="one short cycle instead of the whole schedule")
     parser.add_argument("--minutes", type=float, help="stop early, with the weights so far: not reproducible")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=2)
@@ -154,9 +162,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     corpus = Corpus.load()
     report = _Report(corpus.tokenizer, options.out, options.save_every, options.minutes)
     geometry = Geometry(corpus.tokenizer.get_vocab_size())
-    sampler = Sampler(corpus, options.seed)
+    cycles = CYCLES if options.steps is None else (Cycle(options.steps),)
     try:
-        model = train(sampler, geometry, Plan(options.steps, options.seed), report)
+        model = train(corpus, geometry, Plan(cycles, options.seed), report)
     except _OutOfTimeError as stop:
         model = stop.model
     save(model, corpus.tokenizer, options.out)

@@ -15,7 +15,7 @@ from hymt_convert.demo.examples import Corpus, Example, Sampler, directions
 from hymt_convert.demo.model import Decoder, Geometry, hf_config, hf_state
 from hymt_convert.demo.phrasebook import PHRASE_LANGUAGES, Item
 from hymt_convert.demo.prompt import prompt_text
-from hymt_convert.demo.schedule import learning_rate
+from hymt_convert.demo.schedule import Cycle
 from hymt_convert.demo.tokenizer import token_ids
 from hymt_convert.demo.train import Plan, Progress, collate, save, train
 
@@ -27,7 +27,8 @@ COLOURS = {
 }
 ITEMS = tuple(Item(name, "phrase", "phrase", texts, 1) for name, texts in COLOURS.items())
 WORDS = Item("weekday-1", "cldr", "weekday", {"en": "Monday", "fr": "lundi", "hi": "सोमवार", "bo": "གཟའ་ཟླ་བ་"}, 1)
-TINY = Plan(steps=60, seed=3, row_positions=400, compiled=False)
+SHARES = {"phrase": 0.8, "cldr": 0.2}
+TINY = Plan(cycles=(Cycle(40, 3e-3, SHARES), Cycle(20, 2e-3, SHARES)), seed=3, row_positions=400, compiled=False)
 
 
 @pytest.fixture(scope="module")
@@ -54,7 +55,7 @@ def run(corpus: Corpus) -> tuple[list[float], Decoder]:
     def watch(_: Decoder, now: Progress) -> None:
         losses.append(now.loss)
 
-    return losses, train(Sampler(corpus, TINY.seed), tiny(corpus), TINY, watch)
+    return losses, train(corpus, tiny(corpus), TINY, watch)
 
 
 def test_a_short_run_learns_and_repeats_itself_exactly(corpus: Corpus, one_thread: None) -> None:
@@ -67,7 +68,7 @@ def test_a_short_run_learns_and_repeats_itself_exactly(corpus: Corpus, one_threa
 
 
 def test_the_rate_warms_up_holds_and_falls_to_a_fiftieth() -> None:
-    rates = [learning_rate(step, 1000) for step in range(1000)]
+    rates = [Cycle(1000).rate(step) for step in range(1000)]
 
     assert rates[0] < rates[50] < rates[100] == rates[290] == max(rates)
     assert rates[300:] == sorted(rates[300:], reverse=True)
@@ -85,7 +86,7 @@ def test_the_lean_forward_pass_equals_the_stock_class(corpus: Corpus, changes: d
     stock = HunYuanDenseV1ForCausalLM(config).eval()
     stock.load_state_dict(hf_state(model) | {"lm_head.weight": model.embedding.detach()})
 
-    rows = Sampler(corpus, 5).draw(24)
+    rows = Sampler(corpus, SHARES, 5).draw(24)
     with torch.no_grad():
         lean = model(collate(rows))
         for place, row in enumerate(rows):
