@@ -1,0 +1,40 @@
+"""Why a download stops: the error that callers see, and two signals between the layers of this package."""
+
+from __future__ import annotations
+
+from hymt_local.errors import HymtError, ModelError
+
+
+class DownloadError(ModelError):
+    """A file or its description cannot be had: no network, refused access, or an answer that makes no sense."""
+
+    code = "download"
+    http_status = 502
+
+
+class TransientFailure(Exception):
+    """One attempt failed in a way that may pass.
+
+    Args:
+        reason: One clause for the user: who failed and how.
+        retry_after_s: What the server asked for, in seconds; None when it said nothing.
+        answered: False when no server was reached.
+    """
+
+    def __init__(self, reason: str, *, retry_after_s: float | None = None, answered: bool = True) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.retry_after_s = retry_after_s
+        self.answered = answered
+
+
+class SourceFailure(Exception):
+    """One source cannot give the file; the next one may.
+
+    Args:
+        error: What to raise when no source is left.
+    """
+
+    def __init__(self, error: HymtError) -> None:
+        super().__init__(error.message)
+        self.error = error
