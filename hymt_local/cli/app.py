@@ -12,8 +12,8 @@ import click
 
 from hymt_local import __version__
 from hymt_local.application import Application
-from hymt_local.cli.diagnostics import end_echoed_line, logging_to_file, print_error
-from hymt_local.cli.output import abandon_stdout, write_json
+from hymt_local.cli.diagnostics import abandon, end_echoed_line, logging_to_file, print_error
+from hymt_local.cli.output import write_json
 from hymt_local.errors import CancelledError, ErrorReport, HymtError, StoreError, UsageError
 
 COMMANDS = {
@@ -85,7 +85,7 @@ def run(arguments: Sequence[str], *, open_terminal_ui: Callable[[Application], i
         try:
             return _invoke(_with_default_command(arguments), open_terminal_ui)
         except BrokenPipeError:
-            abandon_stdout()
+            abandon(sys.stdout)
             return READER_GONE
         except HymtError as error:
             return _report(error.report(), as_json=as_json)
@@ -96,7 +96,7 @@ def run(arguments: Sequence[str], *, open_terminal_ui: Callable[[Application], i
             return _report(CancelledError("interrupted").report(), as_json=as_json)
         except OSError as error:
             status = _report(_system_report(error), as_json=as_json)
-            abandon_stdout()  # most likely it is what failed
+            abandon(sys.stdout)  # most likely it is what failed
             return status
         except Exception as error:  # the last resort of a front end: a defect of ours, never a traceback on the screen
             logging.getLogger(__name__).exception("unexpected error")
@@ -129,7 +129,7 @@ def _report(report: ErrorReport, *, as_json: bool) -> int:
             write_json({"error": {"code": report.code, "message": report.message, "hint": report.hint}})
             return report.exit_status
     except OSError:
-        abandon_stdout()
+        abandon(sys.stdout)
     print_error(report)
     return report.exit_status
 

@@ -38,10 +38,19 @@ def _print_line(text: str) -> None:
 
 
 def _write(text: str) -> None:
-    # A closed or full stderr must not turn a finished translation into a crash.
-    with contextlib.suppress(OSError, ValueError):
+    try:
         sys.stderr.write(text)
         sys.stderr.flush()
+    except (OSError, ValueError):  # a full or closed stderr must not turn a finished translation into a failure
+        abandon(sys.stderr)
+
+
+def abandon(stream: TextIO) -> None:
+    """Point a standard stream at nothing after it failed: its buffer would fail once more at exit, with status 120."""
+    with contextlib.suppress(OSError, ValueError):  # in a test it may have no descriptor
+        descriptor = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(descriptor, stream.fileno())
+        os.close(descriptor)
 
 
 class ProgressLine:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import sys
@@ -46,14 +45,6 @@ def _write_all(data: bytes) -> None:
         if n_written is None:
             raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
         rest = rest[n_written:]
-
-
-def abandon_stdout() -> None:
-    """Point stdout at nothing after it failed: what is still in its buffer would fail once more at exit."""
-    with contextlib.suppress(OSError, ValueError):  # in a test it has no descriptor
-        descriptor = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(descriptor, sys.stdout.fileno())
-        os.close(descriptor)
 
 
 def write_json(value: Any) -> None:
