@@ -2,6 +2,7 @@ import asyncio
 import logging
 import math
 import os
+import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -393,6 +394,12 @@ def test_another_thread_is_refused(backend: LlamaBackend) -> None:
     assert "another thread" in errors[0].message
 
 
+def test_a_forked_child_is_refused_instead_of_hanging(backend: LlamaBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getpid", lambda: -1)
+    with pytest.raises(EngineError, match="another thread or process"):
+        play(backend, GenerationRequest(PROMPT, 5))
+
+
 def test_a_second_generation_ends_the_first_with_an_error(backend: LlamaBackend) -> None:
     first = iter(backend.generate(GenerationRequest(PROMPT, 5), never))
     next(first)
@@ -451,6 +458,26 @@ def test_a_file_that_is_replaced_while_in_use_is_fine(toy_path: Path, tmp_path: 
     (tmp_path / "new.gguf").replace(path)
     assert len(answer(backend, GenerationRequest(PROMPT, 5))) == 5
     backend.close()
+
+
+def test_a_program_that_ends_in_the_middle_of_a_generation_ends_cleanly(toy_path: Path) -> None:
+    program = f"""
+import asyncio, sys
+from pathlib import Path
+from hymt_local.engine.base import GenerationRequest
+from hymt_local.engine.llama import open_llama_backend
+from hymt_local.engine.scheduler import ThreadedEngine
+
+engine = ThreadedEngine(open_llama_backend(Path({str(toy_path)!r})), "toy")
+
+async def first():
+    async for event in engine.generate(GenerationRequest(tuple(range(50, 90)), 900)):
+        sys.exit(7)
+
+asyncio.run(first())
+"""
+    ended = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=60, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (7, b"", b"")
 
 
 # Loading
