@@ -45,7 +45,7 @@ def convert_command(
     from hymt_convert.conversion import ConversionRequest, plan_conversion, run_conversion
 
     plan = plan_conversion(ConversionRequest(source, output_folder, quantizations, **options))
-    for warning in plan.vocabulary.warnings:
+    for warning in plan.warnings:
         click.echo(f"warning: {sanitize(warning)}", err=True)
     if dry_run:
         _print(_plan_table(plan), as_json=as_json)

@@ -68,6 +68,11 @@ class ConversionPlan:
     estimated_bytes: int
     """Disk space needed while converting, an upper bound."""
 
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What the user should know before it is run; one line each."""
+        return (*self.model.warnings, *self.vocabulary.warnings)
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:

@@ -19,6 +19,7 @@ MetadataValue = str | bool | int | float | Sequence[str] | Sequence[int] | Seque
 
 MODULES: Mapping[str, str] = {
     "HunYuanDenseV1ForCausalLM": "hunyuan_dense",
+    "HYV3ForCausalLM": "hy_v3",
 }
 """Class name in config.json -> module of this package."""
 
@@ -61,6 +62,8 @@ class ModelPlan:
     tensors: tuple[TensorPlan, ...]
     vocab_size: int
     """Rows of the embedding, padding included."""
+    warnings: tuple[str, ...] = ()
+    """What the user should know; one line each."""
 
 
 PlanBuilder = Callable[[Checkpoint], ModelPlan]
