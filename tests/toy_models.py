@@ -19,6 +19,8 @@ MERGES = ("Ġ t", "h e", "Ġt he", "i n", "e r", "o n")
 PIECES = {"▁": -1.0, "t": -2.0, "h": -2.0, "e": -2.0, "▁t": -0.5, "he": -0.4, "▁the": -0.1}
 """Of the SentencePiece vocabulary, with their scores."""
 N_BYTES = 256
+N_EXPERTS = 4
+EXPERT_FEED_FORWARD = 32
 DOLLAR = ord("$")
 
 
@@ -44,6 +46,7 @@ class ToyModel:
 
     geometry: ToyGeometry = field(default_factory=ToyGeometry)
     architecture: str = "hunyuan-dense"
+    """With `hy_v3` all blocks but the first are mixtures of experts."""
     pre_tokenizer: str = "hunyuan"
     tokenizer: Literal["gpt2", "llama"] = "gpt2"
     """Byte-level BPE, or SentencePiece with byte fallback and a leading space."""
@@ -71,6 +74,8 @@ def write_toy_model(path: Path, model: ToyModel | None = None) -> Path:
     writer = _Writer(str(path), model.architecture)
     writer.skipped = model.skipped_keys
     _add_hyperparameters(writer, model)
+    if model.architecture == "hy_v3":
+        _add_experts(writer)
     _add_vocabulary(writer, model)
     for name, shape in _tensor_shapes(model).items():
         if name not in model.skipped_tensors:
@@ -104,6 +109,15 @@ def _add_hyperparameters(writer: GGUFWriter, model: ToyModel) -> None:
     writer.add_value_length(geometry.head_dim)
     writer.add_layer_norm_rms_eps(1e-5)
     writer.add_rope_freq_base(11158840.0)
+
+
+def _add_experts(writer: GGUFWriter) -> None:
+    writer.add_expert_count(N_EXPERTS)
+    writer.add_expert_used_count(2)
+    writer.add_expert_feed_forward_length(EXPERT_FEED_FORWARD)
+    writer.add_expert_shared_feed_forward_length(EXPERT_FEED_FORWARD)
+    writer.add_expert_weights_norm(True)
+    writer.add_expert_weights_scale(2.5)
 
 
 def _add_vocabulary(writer: GGUFWriter, model: ToyModel) -> None:
@@ -153,25 +167,39 @@ def text_tokens(geometry: ToyGeometry) -> list[str]:
 def _tensor_shapes(model: ToyModel) -> dict[str, tuple[int, ...]]:
     geometry = model.geometry
     n_text_tokens = 1 + N_BYTES + len(PIECES) if model.tokenizer == "llama" else len(text_tokens(geometry))
-    n_tokens = n_text_tokens + len(model.control_tokens)
-    hidden, feed_forward = geometry.hidden, geometry.feed_forward
+    hidden = geometry.hidden
     queries, keys = geometry.heads * geometry.head_dim, geometry.kv_heads * geometry.head_dim
-    shapes: dict[str, tuple[int, ...]] = {"token_embd": (n_tokens, hidden), "output_norm": (hidden,)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "token_embd": (n_text_tokens + len(model.control_tokens), hidden),
+        "output_norm": (hidden,),
+    }
     for layer in range(geometry.layers):
-        shapes |= {
-            f"blk.{layer}.attn_norm": (hidden,),
-            f"blk.{layer}.attn_q": (queries, hidden),
-            f"blk.{layer}.attn_k": (keys, hidden),
-            f"blk.{layer}.attn_v": (keys, hidden),
-            f"blk.{layer}.attn_output": (hidden, queries),
-            f"blk.{layer}.attn_q_norm": (geometry.head_dim,),
-            f"blk.{layer}.attn_k_norm": (geometry.head_dim,),
-            f"blk.{layer}.ffn_norm": (hidden,),
-            f"blk.{layer}.ffn_gate": (feed_forward, hidden),
-            f"blk.{layer}.ffn_up": (feed_forward, hidden),
-            f"blk.{layer}.ffn_down": (hidden, feed_forward),
+        parts: dict[str, tuple[int, ...]] = {
+            "attn_norm": (hidden,),
+            "attn_q": (queries, hidden),
+            "attn_k": (keys, hidden),
+            "attn_v": (keys, hidden),
+            "attn_output": (hidden, queries),
+            "attn_q_norm": (geometry.head_dim,),
+            "attn_k_norm": (geometry.head_dim,),
+            "ffn_norm": (hidden,),
         }
+        is_moe = model.architecture == "hy_v3" and layer > 0
+        parts |= _expert_shapes(hidden) if is_moe else _feed_forward_shapes(hidden, geometry.feed_forward)
+        shapes |= {f"blk.{layer}.{part}": shape for part, shape in parts.items()}
     return {f"{name}.weight": shape for name, shape in shapes.items()}
+
+
+def _feed_forward_shapes(hidden: int, feed_forward: int, *, suffix: str = "") -> dict[str, tuple[int, ...]]:
+    shapes = {"ffn_gate": (feed_forward, hidden), "ffn_up": (feed_forward, hidden), "ffn_down": (hidden, feed_forward)}
+    return {f"{name}{suffix}": shape for name, shape in shapes.items()}
+
+
+def _expert_shapes(hidden: int) -> dict[str, tuple[int, ...]]:
+    shapes = _feed_forward_shapes(hidden, EXPERT_FEED_FORWARD, suffix="_exps")
+    experts = {name: (N_EXPERTS, *shape) for name, shape in shapes.items()}
+    shared = _feed_forward_shapes(hidden, EXPERT_FEED_FORWARD, suffix="_shexp")
+    return {"ffn_gate_inp": (N_EXPERTS, hidden), **experts, **shared}
 
 
 def _add_tensor(writer: GGUFWriter, name: str, shape: tuple[int, ...], *, model: ToyModel) -> None:

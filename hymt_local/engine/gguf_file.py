@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import stat
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,10 +51,18 @@ FILE_TYPES: Mapping[int, str] = {
 }  # fmt: skip
 """`general.file_type` -> name (llama.cpp's enum llama_ftype)."""
 
-_DENSE_TENSORS = (
-    "attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "attn_q_norm", "attn_k_norm",
-    "ffn_norm", "ffn_gate", "ffn_up", "ffn_down",
-)  # fmt: skip
+_ATTENTION_TENSORS = (
+    "attn_norm",
+    "attn_q",
+    "attn_k",
+    "attn_v",
+    "attn_output",
+    "attn_q_norm",
+    "attn_k_norm",
+    "ffn_norm",
+)
+_DENSE_TENSORS = ("ffn_gate", "ffn_up", "ffn_down")
+_EXPERT_TENSORS = ("ffn_down_exps", "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp")
 _POSITIVE_KEYS = (
     "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
 )  # fmt: skip
@@ -471,8 +479,8 @@ def _check_experts(header: GgufHeader) -> None:
         raise _corrupt(header.path, f"{n_used} of {n_experts} experts used")
     if n_groups > is_moe:
         raise UnsupportedModelError(f"{header.path.name} groups its experts, which is unknown for {MOE_ARCHITECTURE}")
-    if n_layers > _count(header, "block_count"):
-        raise _corrupt(header.path, "more prediction layers than blocks")
+    if n_layers >= _count(header, "block_count"):
+        raise _corrupt(header.path, f"{n_layers} prediction layers in all its blocks")
 
 
 def _check_tokenizer(header: GgufHeader) -> None:
@@ -505,7 +513,7 @@ def _check_byte_tokens(header: GgufHeader) -> None:
 
 def _check_tensors(header: GgufHeader) -> None:
     shapes = {tensor.name: tensor.shape for tensor in header.tensors}
-    for name in _required_tensors(header):
+    for name in _required_tensors(header, shapes):
         if name not in shapes:
             raise _corrupt(header.path, f"no tensor {name}")
     expected = (_count(header, "embedding_length"), _array_length(header, "tokenizer.ggml.tokens"))
@@ -513,11 +521,20 @@ def _check_tensors(header: GgufHeader) -> None:
         raise _corrupt(header.path, f"token_embd.weight of shape {shapes['token_embd.weight']}, not {expected}")
 
 
-def _required_tensors(header: GgufHeader) -> Iterator[str]:
+def _required_tensors(header: GgufHeader, present: Container[str]) -> Iterator[str]:
     yield from ("token_embd.weight", "output_norm.weight")
-    parts = _DENSE_TENSORS if header.architecture == DENSE_ARCHITECTURE else _DENSE_TENSORS[:5]
-    for block in range(_count(header, "block_count")):
+    n_prediction_blocks = _count(header, "nextn_predict_layers", default=0, minimum=0)  # not used, may be missing
+    for block in range(_count(header, "block_count") - n_prediction_blocks):
+        parts = (*_ATTENTION_TENSORS, *_feed_forward_tensors(f"blk.{block}", present))
         yield from (f"blk.{block}.{part}.weight" for part in parts)
+
+
+def _feed_forward_tensors(block: str, present: Container[str]) -> tuple[str, ...]:
+    if f"{block}.ffn_gate_inp.weight" not in present:
+        return _DENSE_TENSORS
+    if f"{block}.ffn_gate_up_exps.weight" in present:
+        return _EXPERT_TENSORS
+    return (*_EXPERT_TENSORS, "ffn_gate_exps", "ffn_up_exps")
 
 
 def _count(header: GgufHeader, name: str, *, default: int | None = None, minimum: int = 1) -> int:

@@ -24,6 +24,7 @@ from hymt_local.errors import HymtError, ModelFileError, UnsupportedModelError
 from tests.toy_models import ToyGeometry, ToyModel, write_toy_model
 
 ARCHITECTURE = "hunyuan-dense"
+MOE = ToyModel(architecture="hy_v3")
 
 
 @pytest.fixture(scope="module")
@@ -291,11 +292,26 @@ def test_keys_that_llama_cpp_fails_on_or_dies_of_are_named(
 
 @pytest.mark.parametrize("expert_count", [0, 1, 513])
 def test_a_mixture_of_experts_needs_a_possible_number_of_them(tmp_path: Path, expert_count: int) -> None:
-    model = ToyModel(architecture="hy_v3")
-    changes: dict[str, object] = {"hy_v3.expert_count": expert_count, "hy_v3.expert_used_count": 1}
-    with pytest.raises(ModelFileError, match=f"1 of {expert_count} experts"):
-        check_supported(with_keys(tmp_path, changes, model))
-    check_supported(with_keys(tmp_path, {"hy_v3.expert_count": 128, "hy_v3.expert_used_count": 8}, model))
+    changes: dict[str, object] = {"hy_v3.expert_count": expert_count}
+    with pytest.raises(ModelFileError, match=f"2 of {expert_count} experts"):
+        check_supported(with_keys(tmp_path, changes, MOE))
+
+
+@pytest.mark.parametrize("part", ["ffn_gate_inp", "ffn_up_exps", "ffn_down_exps", "ffn_gate_shexp", "attn_q_norm"])
+def test_a_mixture_of_experts_needs_all_its_tensors(tmp_path: Path, part: str) -> None:
+    checked(write_toy_model(tmp_path / "toy.gguf", MOE))
+    model = ToyModel(architecture="hy_v3", skipped_tensors=frozenset({f"blk.1.{part}.weight"}))
+    missing = "ffn_gate" if part == "ffn_gate_inp" else part
+    with pytest.raises(ModelFileError, match=f"no tensor blk.1.{missing}.weight"):
+        checked(write_toy_model(tmp_path / "toy.gguf", model))
+
+
+def test_blocks_that_only_predict_ahead_may_be_missing(tmp_path: Path) -> None:
+    skipped = {f"blk.1.{part}.weight" for part in ("attn_norm", "ffn_gate_inp")}
+    model = ToyModel(architecture="hy_v3", skipped_tensors=frozenset(skipped))
+    check_supported(with_keys(tmp_path, {"hy_v3.nextn_predict_layers": 1}, model))
+    with pytest.raises(ModelFileError, match="2 prediction layers"):
+        check_supported(with_keys(tmp_path, {"hy_v3.nextn_predict_layers": 2}, model))
 
 
 @pytest.mark.parametrize(

@@ -115,6 +115,13 @@ def test_without_mmap_the_model_answers_the_same(backend: LlamaBackend, toy_path
     copied.close()
 
 
+def test_a_mixture_of_experts_runs(tmp_path: Path) -> None:
+    backend = open_toy(write_toy_model(tmp_path / "toy.gguf", ToyModel(architecture="hy_v3")))
+    assert backend.info.architecture == "hy_v3"
+    assert len(answer(backend, GenerationRequest(PROMPT, 5))) == 5
+    backend.close()
+
+
 @pytest.mark.parametrize(
     ("eos", "control_tokens", "expected"),
     [
