@@ -57,14 +57,14 @@ def wait_for_line(process: subprocess.Popen[bytes], start: str) -> None:
 
 
 def test_interrupted_while_it_generates_it_stops_the_engine_and_says_so(start: START) -> None:
-    process = start("tests.cli.slow_engines", "hang", "hello")
+    process = start("tests.cli.odd_engines", "hang", "hello")
     wait_for_line(process, "generating")
     process.send_signal(signal.SIGINT)
     assert ended(process) == (130, b"", ["error: interrupted", "closed 1"])
 
 
 def test_interrupted_with_json_the_error_is_json(start: START) -> None:
-    process = start("tests.cli.slow_engines", "hang", "hello", "--json")
+    process = start("tests.cli.odd_engines", "hang", "hello", "--json")
     wait_for_line(process, "generating")
     process.send_signal(signal.SIGINT)
     status, out, err = ended(process)
@@ -73,7 +73,7 @@ def test_interrupted_with_json_the_error_is_json(start: START) -> None:
 
 
 def test_a_second_interrupt_leaves_an_engine_that_hangs_at_once(start: START) -> None:
-    process = start("tests.cli.slow_engines", "deaf", "hello")
+    process = start("tests.cli.odd_engines", "deaf", "hello")
     wait_for_line(process, "generating")
     process.send_signal(signal.SIGINT)
     wait_for_line(process, "note: waiting for the engine to stop; Ctrl-C again")
@@ -93,7 +93,7 @@ def test_interrupted_while_it_reads_a_pipe_that_never_ends(start: START) -> None
 
 
 def test_terminated_while_it_generates_it_dies_of_it_silently(start: START) -> None:
-    process = start("tests.cli.slow_engines", "hang", "hello")
+    process = start("tests.cli.odd_engines", "hang", "hello")
     wait_for_line(process, "generating")
     process.terminate()
     assert ended(process) == (-signal.SIGTERM, b"", [])
