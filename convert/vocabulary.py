@@ -67,7 +67,7 @@ class Vocabulary:
 
 
 def read_vocabulary(checkpoint: Checkpoint, *, vocab_size: int) -> Vocabulary:
-    """Read the vocabulary: tokenizer.json when there is one, else tokenizer.model.
+    """Read the vocabulary: tokenizer.json when there is one, else hy.tiktoken, else tokenizer.model.
 
     Args:
         checkpoint: The opened folder.
@@ -81,13 +81,17 @@ def read_vocabulary(checkpoint: Checkpoint, *, vocab_size: int) -> Vocabulary:
         from hymt_convert.bpe_vocabulary import read_bpe_vocabulary
 
         return read_bpe_vocabulary(checkpoint, vocab_size=vocab_size)
+    if (checkpoint.folder / "hy.tiktoken").exists():
+        from hymt_convert.tiktoken_vocabulary import read_tiktoken_vocabulary
+
+        return read_tiktoken_vocabulary(checkpoint, vocab_size=vocab_size)
     if (checkpoint.folder / "tokenizer.model").exists():
         from hymt_convert.sentencepiece_vocabulary import read_sentencepiece_vocabulary
 
         return read_sentencepiece_vocabulary(checkpoint, vocab_size=vocab_size)
     raise ModelFileError(
-        f"{checkpoint.folder} has neither tokenizer.json nor tokenizer.model",
-        hint="Download the tokenizer files too; a vocabulary in hy.tiktoken is not supported yet.",
+        f"{checkpoint.folder} has none of tokenizer.json, hy.tiktoken and tokenizer.model",
+        hint="Download the tokenizer files too.",
     )
 
 

@@ -98,7 +98,7 @@ def test_a_replaced_type_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixt
         ("", ["--name", "a/b"], 2, "error: 'a/b' is no usable name"),
         ("config.json", [], 3, "has no config.json\nhint: "),
         ("model.safetensors", [], 3, "has no safetensors file\nhint: "),
-        ("tokenizer.json", [], 3, "has neither tokenizer.json nor tokenizer.model\nhint: "),
+        ("tokenizer.json", [], 3, "has none of tokenizer.json, hy.tiktoken and tokenizer.model\nhint: "),
         ("tokenizer_config.json", [], 3, "gives the BOS token\nhint: "),
     ],
 )

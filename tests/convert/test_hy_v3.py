@@ -138,10 +138,10 @@ def test_the_published_geometry_gives_the_published_tensors() -> None:
 
 def _tensors_on_paper(shape: toy_moe.MoeShape) -> dict[str, CheckpointTensor]:
     single = toy_moe.random_weights(toy_moe.MoeShape(num_hidden_layers=2, num_experts=2))
-    lengths = {64: 2048, 96: 6912, 40: 768, 128: 4096, 32: 128, toy.VOCAB_SIZE: shape.vocab_size}
+    lengths: dict[int, int] = {64: 2048, 96: 6912, 40: 768, 128: 4096, 32: 128, toy.VOCAB_SIZE: shape.vocab_size}
     tensors: dict[str, CheckpointTensor] = {}
     for name, value in single.items():
-        lengths_of = tuple(lengths.get(length, length) for length in value.shape)
+        lengths_of: tuple[int, ...] = tuple(lengths.get(int(length), int(length)) for length in value.shape)
         if "k_proj" in name or "v_proj" in name:
             lengths_of = (512, 2048)
         if "router" in name or "expert_bias" in name:

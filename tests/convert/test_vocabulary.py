@@ -299,7 +299,7 @@ def test_wrong_special_ids_are_refused(folder: Path, name: str, changes: dict[st
 
 def test_a_folder_without_a_tokenizer_is_refused(folder: Path) -> None:
     (folder / "tokenizer.json").unlink()
-    with pytest.raises(ModelFileError, match=r"neither tokenizer.json nor tokenizer.model"):
+    with pytest.raises(ModelFileError, match=r"none of tokenizer.json, hy.tiktoken and tokenizer.model"):
         vocabulary(folder)
 
 
