@@ -1,0 +1,273 @@
+"""What a quantization costs: how far its predictions and translations are from those of the unquantized file.
+
+Per token, over the right translations of a fixed text: the Kullback-Leibler divergence of the two distributions, how
+often both have the same favourite, and the ratio of perplexities, which alone ranks quantizations wrongly. Over the
+translations that both files make: chrF.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from hymt_convert.passages import Passage, Tokenizer
+from hymt_convert.reference_model import ReferenceModel, Span
+from hymt_local.engine.gguf_file import check_supported, quantization_of, read_header
+from hymt_local.errors import ModelFileError, UsageError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+CHUNK_TOKENS = 512
+"""Tokens of all passages that are computed at once."""
+MAX_SEQUENCES = 16
+ANSWER_TOKENS = 64
+"""Longest translation that is compared by chrF."""
+BLOCK_ROWS = 32
+"""Distributions that are held in double precision at once: 32 MiB for the largest vocabulary."""
+CHRF_ORDER = 6
+CHRF_BETA = 2
+
+OnStep = Callable[[int, int], None]
+"""Told how many passages are done, of how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """One file against the reference."""
+
+    path: Path
+    quantization: str
+    size_bytes: int
+    n_positions: int
+    """Predicted tokens that were compared."""
+    mean_kl: float
+    """Nats per token."""
+    p99_kl: float
+    max_kl: float
+    top1_agreement: float
+    """Share of tokens at which both files have the same favourite."""
+    perplexity: float
+    perplexity_ratio: float
+    """Perplexity over that of the reference."""
+    chrf: float | None
+    """0 to 100: its translations against those of the reference; None for a model whose prompts are not known."""
+
+    def table(self) -> dict[str, object]:
+        """Return plain data, figures rounded to what they are good for."""
+        values = {key: value for key, value in asdict(self).items() if key != "path"}
+        return {"path": str(self.path), **{key: _rounded(value) for key, value in values.items()}}
+
+
+def measure_quality(
+    reference: Path,
+    candidates: Sequence[Path],
+    make_passages: Callable[[Tokenizer], Sequence[Passage]],
+    *,
+    threads: int | None = None,
+    on_step: OnStep | None = None,
+) -> list[Quality]:
+    """Compare files with the unquantized file that they were made from.
+
+    All files are mapped at once and read passage by passage, so that no distribution has to be kept.
+
+    Args:
+        reference: The unquantized file.
+        candidates: Files with the same vocabulary.
+        make_passages: Makes the text out of ids of the reference's vocabulary.
+        threads: None for one per core.
+        on_step: Progress, called on this thread.
+
+    Raises:
+        ModelFileError: a file is damaged, computes what is not a number, or has another vocabulary.
+        UnsupportedModelError: the engine does not run such models.
+        EngineError: llama.cpp cannot load or run a file.
+        UsageError: there is nothing to compare on.
+    """
+    headers = [read_header(path) for path in (reference, *candidates)]
+    for header in headers:
+        check_supported(header)
+    with contextlib.ExitStack() as stack:
+        models = [stack.enter_context(_open(header.path, threads)) for header in headers]
+        passages = make_passages(models[0])
+        _check_comparable(models, headers[0].path, candidates, passages)
+        comparisons = [_Comparison() for _ in candidates]
+        done = 0
+        for batch in _batches(passages):
+            _compare_batch(models, batch, comparisons)
+            done += len(batch)
+            if on_step is not None:
+                on_step(done, len(passages))
+    return [
+        comparison.quality(header.path, quantization_of(header), header.size_bytes)
+        for comparison, header in zip(comparisons, headers[1:], strict=True)
+    ]
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """Return the corpus chrF2 of Popović (2015), 0 to 100, as sacrebleu computes it: 1 to 6 characters, no spaces."""
+    totals = [[0, 0, 0] for _ in range(CHRF_ORDER)]
+    for hypothesis, reference in zip(hypotheses, references, strict=True):
+        for order, total in enumerate(totals, start=1):
+            made, wanted = _n_grams(hypothesis, order), _n_grams(reference, order)
+            total[0] += made.total()
+            total[1] += wanted.total()
+            total[2] += (made & wanted).total()
+    usable = [(made, wanted, both) for made, wanted, both in totals if made and wanted]
+    if not usable:
+        return 0.0
+    precision = sum(both / made for made, _, both in usable) / len(usable)
+    recall = sum(both / wanted for _, wanted, both in usable) / len(usable)
+    weight = CHRF_BETA**2
+    return 100 * (1 + weight) * precision * recall / (weight * precision + recall) if precision + recall else 0.0
+
+
+def divergences(reference: NDArray[np.float64], candidate: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the Kullback-Leibler divergence of each row.
+
+    Args:
+        reference: Log probabilities: shape [n, vocab_size].
+        candidate: The same of the file in question.
+    """
+    import numpy as np
+
+    # Mathematically never below 0; rounding is.
+    sums: NDArray[np.float64] = (np.exp(reference) * (reference - candidate)).sum(axis=-1)
+    return np.maximum(sums, 0.0)
+
+
+def log_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Return the logarithm of the softmax of each row."""
+    import numpy as np
+
+    shifted = logits.astype(np.float64)
+    shifted -= shifted.max(axis=-1, keepdims=True)
+    shifted -= np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    return shifted
+
+
+@dataclass(slots=True)
+class _Comparison:
+    """What is known of one candidate so far; one value per predicted token."""
+
+    kl: list[float] = field(default_factory=list)
+    agreements: list[bool] = field(default_factory=list)
+    surprise: list[float] = field(default_factory=list)
+    reference_surprise: list[float] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    reference_texts: list[str] = field(default_factory=list)
+
+    def add(self, reference: NDArray[np.float32], candidate: NDArray[np.float32], tokens: Sequence[int]) -> None:
+        """Take logits, one row for each of the tokens that really follow."""
+        for start in range(0, len(tokens), BLOCK_ROWS):
+            block = slice(start, start + BLOCK_ROWS)
+            self._add(log_probabilities(reference[block]), log_probabilities(candidate[block]), list(tokens[block]))
+
+    def _add(self, reference: NDArray[np.float64], candidate: NDArray[np.float64], tokens: list[int]) -> None:
+        rows = range(len(tokens))
+        self.kl += divergences(reference, candidate).tolist()
+        self.agreements += (reference.argmax(axis=-1) == candidate.argmax(axis=-1)).tolist()
+        self.reference_surprise += (-reference[rows, tokens]).tolist()
+        self.surprise += (-candidate[rows, tokens]).tolist()
+
+    def quality(self, path: Path, quantization: str, size_bytes: int) -> Quality:
+        import numpy as np
+
+        mean, reference_mean = float(np.mean(self.surprise)), float(np.mean(self.reference_surprise))
+        return Quality(
+            path=path,
+            quantization=quantization,
+            size_bytes=size_bytes,
+            n_positions=len(self.kl),
+            mean_kl=float(np.mean(self.kl)),
+            p99_kl=float(np.quantile(self.kl, 0.99)),
+            max_kl=float(np.max(self.kl)),
+            top1_agreement=float(np.mean(self.agreements)),
+            perplexity=float(np.exp(mean)),
+            perplexity_ratio=float(np.exp(mean - reference_mean)),
+            chrf=chrf(self.texts, self.reference_texts) if self.texts else None,
+        )
+
+
+def _open(path: Path, threads: int | None) -> ReferenceModel:
+    # Room for the passages and for the translations that are made of their prompts.
+    room = CHUNK_TOKENS + MAX_SEQUENCES * ANSWER_TOKENS
+    return ReferenceModel(
+        path, context_length=room, batch_tokens=CHUNK_TOKENS, threads=threads, sequences=MAX_SEQUENCES
+    )
+
+
+def _check_comparable(
+    models: Sequence[ReferenceModel], reference: Path, candidates: Sequence[Path], passages: Sequence[Passage]
+) -> None:
+    if not any(len(passage.answer) for passage in passages):
+        raise UsageError("there is no text to compare the files on")
+    for model, path in zip(models[1:], candidates, strict=True):
+        if model.vocab_size != models[0].vocab_size:
+            raise ModelFileError(
+                f"{path.name} has {model.vocab_size} tokens, {reference.name} {models[0].vocab_size}",
+                hint="Compare a quantization with the file that it was made from.",
+            )
+
+
+def _batches(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
+    batch: list[Passage] = []
+    for passage in passages:
+        if passage.n_tokens > CHUNK_TOKENS:
+            continue
+        if len(batch) == MAX_SEQUENCES or sum(each.n_tokens for each in batch) + passage.n_tokens > CHUNK_TOKENS:
+            yield batch
+            batch = []
+        batch.append(passage)
+    if batch:
+        yield batch
+
+
+def _compare_batch(
+    models: Sequence[ReferenceModel], batch: Sequence[Passage], comparisons: Sequence[_Comparison]
+) -> None:
+    tokens = [token for passage in batch for token in passage.answer]
+    prompts = [passage for passage in batch if passage.is_prompt]
+    reference, own = models[0], models[1:]
+    logits = _predictions(reference, batch)
+    texts = _translations(reference, prompts)
+    for model, comparison in zip(own, comparisons, strict=True):
+        comparison.add(logits, _predictions(model, batch), tokens)
+        comparison.texts += _translations(model, prompts)
+        comparison.reference_texts += texts
+
+
+def _predictions(model: ReferenceModel, batch: Sequence[Passage]) -> NDArray[np.float32]:
+    """Return the logits at the place of each answer token."""
+    import numpy as np
+
+    # The last answer token is predicted by the one before it: it need not be read.
+    spans = [Span(number, 0, passage.tokens[:-1], len(passage.answer)) for number, passage in enumerate(batch)]
+    model.clear()
+    logits = model.decode(spans)
+    if not np.isfinite(logits).all():
+        raise ModelFileError(f"{model.name} predicts something that is not a number", hint="Its weights are damaged.")
+    return logits
+
+
+def _translations(model: ReferenceModel, prompts: Sequence[Passage]) -> list[str]:
+    if not prompts:
+        return []
+    answers = model.answers(
+        [passage.prompt for passage in prompts], end_ids=prompts[0].end_ids, max_tokens=ANSWER_TOKENS
+    )
+    return [model.text(answer) for answer in answers]
+
+
+def _n_grams(text: str, order: int) -> Counter[str]:
+    characters = "".join(text.split())
+    return Counter(characters[start : start + order] for start in range(len(characters) - order + 1))
+
+
+def _rounded(value: object) -> object:
+    return float(f"{value:.4g}") if isinstance(value, float) else value
