@@ -211,6 +211,7 @@ def interruptible(action: Callable[[], _T], session: Session) -> _T:
         finally:
             done.set()
 
+    session.check_cancelled()
     threading.Thread(target=run, name="hymt-lookup", daemon=True).start()
     while not done.wait(CANCEL_POLL_S):
         session.check_cancelled()

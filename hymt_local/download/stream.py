@@ -57,6 +57,7 @@ class RemoteStream:
         self._host = urlsplit(url).hostname or url
         self._items: queue.Queue[ResponseHead | bytes | Exception | None] = queue.Queue(maxsize=_READ_AHEAD)
         self._closed = threading.Event()
+        self._answered = False
 
         def send() -> HTTPResponse:
             return session.network.open(url, headers=headers, timeout_s=session.patience.timeout_s)
@@ -82,6 +83,7 @@ class RemoteStream:
         """
         item = self._next()
         assert isinstance(item, ResponseHead)
+        self._answered = True
         return item
 
     def chunks(self) -> Iterator[bytes]:
@@ -110,7 +112,7 @@ class RemoteStream:
                 )
             ) from error
         if isinstance(error, OSError | HTTPException):
-            raise TransientFailure(f"{self._host} {explain(error)}", answered=False) from error
+            raise TransientFailure(f"{self._host} {explain(error)}", answered=self._answered) from error
         raise error
 
     def _read(self, send: Callable[[], HTTPResponse]) -> None:

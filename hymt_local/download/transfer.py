@@ -81,6 +81,7 @@ def _complete_from(source: Source, part: PartFile, *, entry: RemoteFile, session
 
 def _receive(source: Source, part: PartFile, *, entry: RemoteFile, session: Session) -> None:
     """Make one request and take what it brings."""
+    session.check_cancelled()
     headers = {"Range": f"bytes={part.size_bytes}-"} if part.size_bytes else {}
     with RemoteStream(session, source.url(entry), headers=headers) as stream:
         head = stream.head()
