@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from hymt_local.application import Application
-from hymt_local.language import get_language
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from hymt_local.application import Application
 
 
 def open_terminal_ui(app: Application) -> int:
     """Run the terminal UI until the user quits; returns the exit status."""
+    from hymt_local.language import get_language
     from hymt_local.tui import ModelChoice, run_tui  # Textual: 150 ms that other commands do not pay
 
     current = app.resolve_model(None)

@@ -7,20 +7,23 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import click
 
 from hymt_local import __version__
-from hymt_local.application import Application
 from hymt_local.cli.diagnostics import abandon, end_echoed_line, logging_to_file, print_error
 from hymt_local.cli.output import write_json
 from hymt_local.errors import CancelledError, ErrorReport, HymtError, StoreError, UsageError
+
+if TYPE_CHECKING:
+    from hymt_local.application import Application
 
 COMMANDS = {
     "translate": ("hymt_local.cli.translate", "Translate text (what `hymt TEXT` does)."),
     "detect": ("hymt_local.cli.detect", "Say which language a text is in."),
     "languages": ("hymt_local.cli.languages", "List the languages of a model."),
-    "models": ("hymt_local.cli.models", "List, import and choose models."),
+    "models": ("hymt_local.cli.models", "List and import models, choose the default."),
     "config": ("hymt_local.cli.config", "Show and change settings."),
     "convert": ("hymt_convert.command", "Make a GGUF from a Hugging Face checkpoint."),
     "doctor": ("hymt_local.cli.doctor", "Check this machine and this installation."),
@@ -33,8 +36,9 @@ READER_GONE = 141
 """128 + SIGPIPE, as other filters end when the reader of their pipe went away."""
 
 EPILOG = """\b
-Exit status: 0 done; 1 some segments kept their source text; 2 usage, configuration or language;
-3 model; 4 engine; 5 document; 6 store; 7 server; 130 interrupted."""
+Exit status: 0 done; 1 some segments kept their source text; 2 usage,
+configuration or language; 3 model; 4 engine; 5 document; 6 store; 7 server;
+130 interrupted."""
 
 
 class LazyGroup(click.Group):
@@ -70,8 +74,9 @@ def hymt_command() -> None:
 
     \b
     hymt                        open the terminal UI
-    hymt "Good morning" -t fr   translate a text; options as in `hymt translate --help`
+    hymt "Good morning" -t fr   translate a text
     echo hello | hymt -t fr     translate standard input
+    hymt translate --help       the options of both
     """  # noqa: D301 (\b is click's mark for a paragraph that is not to be wrapped)
 
 

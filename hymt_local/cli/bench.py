@@ -68,7 +68,10 @@ def bench_command(
     runs: int,
     as_json: bool,
 ) -> int:
-    """Measure loading, prompt reading and decoding on this machine; figures are medians over the runs."""
+    """Measure speed on this machine.
+
+    That is loading, prompt reading and decoding; figures are medians over the runs. Nothing is sent anywhere.
+    """
     app = open_application(os.environ, flags={"model": model})
     if app.resolve_model(None).path is None:
         raise UsageError("the test engines have no speed to measure", hint="name a model: `hymt bench -m demo`")

@@ -24,7 +24,10 @@ def config_command() -> None:
 @click.option("--origin", is_flag=True, help="Also say where each value came from.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def show_config(origin: bool, as_json: bool) -> int:
-    """Print every setting and its value."""
+    """Print every setting and its value.
+
+    Options beat HYMT_ variables (HYMT_TARGET_LANG for target_lang), and these beat config.toml.
+    """
     app = open_application(os.environ)
     values = {name: getattr(app.settings, name) for name in setting_names()}
     origins = app.resolved.origins
@@ -42,10 +45,10 @@ def show_config(origin: bool, as_json: bool) -> int:
 @click.argument("name")
 @click.argument("value")
 def set_config(name: str, value: str) -> int:
-    """Set NAME to VALUE in config.toml.
+    """Change one setting in config.toml.
 
-    `unset` as VALUE removes the setting from the file. `hymt config show` lists the names, `hymt config schema` says
-    what each takes.
+    `unset` as VALUE takes the setting NAME out of the file. `hymt config show` lists the names, `hymt config schema`
+    says what each takes. Comments in the file stay.
     """
     paths = Paths.from_environment(os.environ)
     unset = value == "unset"
@@ -62,7 +65,10 @@ def set_config(name: str, value: str) -> int:
 @config_command.command(name="path")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def show_paths(as_json: bool) -> int:
-    """Print where configuration, data, cache and log live."""
+    """Print where settings, models, database and log live.
+
+    HYMT_HOME puts all of them into one folder.
+    """
     paths = Paths.from_environment(os.environ)
     places = {
         "config": paths.config_file,

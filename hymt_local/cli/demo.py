@@ -31,9 +31,10 @@ SAMPLES = (
 @click.command(name="demo")
 @click.option("-m", "--model", default="demo", show_default=True, metavar="MODEL", help="Model to show.")
 def demo_command(model: str) -> int:
-    """Translate a few sentences into every language of the demo model, streamed, with timings.
+    """Show the embedded demo model at work.
 
-    The demo model is part of the package: this works offline, right after the installation.
+    It translates a few sentences into each of its languages, streamed, with timings. The demo model is part of the
+    package: this works offline, right after the installation.
     """
     app = open_application(os.environ, flags={"model": model})
     spec = app.resolve_model(None).spec

@@ -12,9 +12,13 @@ from hymt_local.language import get_language
 
 @click.command(name="detect")
 @click.argument("text", nargs=-1)
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object with every candidate.")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object with every candidate, likeliest first.")
 def detect_command(text: tuple[str, ...], as_json: bool) -> int:
-    """Say which of the 38 languages TEXT (or standard input) is in, most likely first."""
+    """Say which language a text is in.
+
+    TEXT, or standard input when no TEXT is given, is taken to be in one of the 38 languages of the models. Prints tag,
+    name and confidence of the likeliest one, or `und` when there are no letters to judge by.
+    """
     from hymt_local.detect import candidates  # loads the statistics: 0.4 s
 
     source = " ".join(text) if text else decode_input(output.read_stdin())

@@ -16,7 +16,10 @@ from hymt_local.language import get_language
 @click.option("-m", "--model", metavar="MODEL", help="A model of the catalog; the default one when not given.")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 def languages_command(model: str | None, as_json: bool) -> int:
-    """List the languages of a model: tag, English, Chinese and native name. Options take any of these."""
+    """List the languages of a model.
+
+    Each with tag, English, Chinese and native name: `--to` and `--from` take any of these.
+    """
     app = open_application(os.environ)
     spec = app.catalog.get(parse_model_ref(model).id) if model else app.resolve_model(None).spec
     languages = [get_language(tag) for tag in spec.languages]

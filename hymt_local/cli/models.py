@@ -12,7 +12,7 @@ from hymt_local.application import Application, open_application
 from hymt_local.catalog import ModelSpec
 from hymt_local.cli import output
 from hymt_local.cli.diagnostics import ProgressLine, print_note
-from hymt_local.config import write_setting
+from hymt_local.config import Layer, variable_name, write_setting
 from hymt_local.errors import HymtError
 from hymt_local.installed import InstalledModel
 
@@ -21,14 +21,17 @@ GIGABYTE = 1e9
 
 @click.group(name="models")
 def models_command() -> None:
-    """List, import and choose models."""
+    """List and import models, choose the default."""
 
 
 @models_command.command(name="list")
 @click.option("--all", "show_all", is_flag=True, help="Also list the test engines (echo, pseudo).")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def list_models(show_all: bool, as_json: bool) -> int:
-    """List installed models, the default one marked `*`, and the others of the catalog."""
+    """List installed models, and the rest of the catalog.
+
+    `*` marks the default. `hymt models use` changes it.
+    """
     app = open_application(os.environ)
     installed = app.store.list()
     default, problems = _default(app)
@@ -49,13 +52,15 @@ def list_models(show_all: bool, as_json: bool) -> int:
 
 @models_command.command(name="import")
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--as", "as_id", metavar="ID", help="Catalog id, when the file does not say which model it is.")
+@click.option(
+    "--as", "as_id", metavar="ID", help="Which model it is, when the file does not tell: an id of `hymt models list`."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def import_model(file: Path, as_id: str | None, as_json: bool) -> int:
-    """Check FILE, a GGUF of a model of the catalog, and register it.
+    """Check a GGUF file of a model of the catalog, and register it.
 
-    The file is hard-linked into the models folder, or used where it lies: it is never copied. The newest real model is
-    the default until `hymt models use` names one.
+    FILE is hard-linked into the models folder, or used where it lies: it is never copied. The newest real model is the
+    default until `hymt models use` names one.
     """
     app = open_application(os.environ)
     progress = ProgressLine()
@@ -76,18 +81,17 @@ def import_model(file: Path, as_id: str | None, as_json: bool) -> int:
 @models_command.command(name="use")
 @click.argument("ref", metavar="MODEL")
 def use_model(ref: str) -> int:
-    """Make MODEL the default, by a name that `hymt models list` shows.
+    """Choose the default model.
 
-    `auto` goes back to the newest real model, or to the demo when there is none.
+    MODEL is the name of an installed one, as `hymt models list` shows it. `auto` goes back to the newest real model, or
+    to the demo when there is none.
     """
     app = open_application(os.environ)
-    if ref == "auto":
-        write_setting(app.paths.config_file, "model", None)
-        output.write_text(f"{app.store.default().ref}\n")
-        return 0
-    model = app.store.resolve(ref)
-    write_setting(app.paths.config_file, "model", model.ref)
+    model = app.store.default() if ref == "auto" else app.store.resolve(ref)
+    write_setting(app.paths.config_file, "model", None if ref == "auto" else model.ref)
     output.write_text(f"{model.ref}\n")
+    if app.resolved.origins["model"] is Layer.ENVIRONMENT:
+        print_note(f"{variable_name('model')} is set and wins over config.toml")
     return 0
 
 

@@ -57,15 +57,36 @@ class Presentation:
 
 @click.command(name="translate")
 @click.argument("text", nargs=-1)
-@click.option("-t", "--to", "target_lang", metavar="LANG", help="Target language: a tag (fr, zh-Hant) or a name.")
+@click.option(
+    "-t",
+    "--to",
+    "target_lang",
+    metavar="LANG",
+    help="Target language: a tag (fr, zh-Hant) or a name (French, 法语).  [default: the setting target_lang]",
+)
 @click.option("-f", "--from", "source_lang", metavar="LANG", help="Source language; detected when not given.")
-@click.option("-m", "--model", metavar="MODEL", help="Model, as `hymt models list` names it.")
+@click.option(
+    "-m",
+    "--model",
+    metavar="MODEL",
+    help="Model, as `hymt models list` names it; the one marked `*` there when not given.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object with source, target and figures.")
 @click.option("--no-stream", is_flag=True, help="Print the whole translation at once, on a terminal too.")
-@click.option("--raw", is_flag=True, help="Do not replace control characters on a terminal.")
-@click.option("--temperature", type=click.FloatRange(0.0, 2.0), help="0 (the default) is greedy and repeatable.")
-@click.option("--seed", type=click.IntRange(0, 2**31 - 1), help="Seed of sampling, with --temperature above 0.")
-@click.option("--no-cache", is_flag=True, help="Neither read nor write the phrase cache.")
+@click.option("--raw", is_flag=True, help="Let control characters through to the terminal instead of replacing them.")
+@click.option(
+    "--temperature",
+    type=click.FloatRange(0.0, 2.0),
+    metavar="NUMBER",
+    help="0 takes the likeliest word each time; above it, the translation varies with --seed.  [default: 0]",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0, 2**31 - 1),
+    metavar="N",
+    help="The same seed gives the same translation.  [default: 0]",
+)
+@click.option("--no-cache", is_flag=True, help="Do not use or fill the memory of past translations.")
 @click.option("-q", "--quiet", is_flag=True, help="No notes on standard error; errors still appear.")
 @click.pass_context
 def translate_command(
@@ -84,7 +105,8 @@ def translate_command(
 ) -> int:
     """Translate TEXT, or standard input when no TEXT is given.
 
-    On a terminal the translation streams; to a pipe go exactly its bytes.
+    Several TEXTs are joined by spaces. Whitespace, line ends, numbers and addresses come through unchanged. On a
+    terminal the translation streams; to a pipe go exactly its bytes. Put `--` before a TEXT that starts with a dash.
     """
     flags: dict[str, Any] = {
         "model": model,
