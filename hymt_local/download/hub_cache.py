@@ -21,14 +21,14 @@ _GIT_SHA1 = re.compile(r"[0-9a-f]{40}")
 
 
 def has_content(path: Path, entry: RemoteFile, *, session: Session) -> bool:
-    """Hash a file and tell whether it is the published one.
+    """Hash a file and tell whether it is the published one; never so when no hash is known.
 
     Raises:
         CancelledError: the user stopped it.
         ModelFileError: it cannot be read.
     """
     with reading_errors(path):
-        if not path.is_file() or path.stat().st_size != entry.size_bytes:
+        if entry.digest is None or not path.is_file() or path.stat().st_size != entry.size_bytes:
             return False
         hasher, done_bytes = entry.new_hasher(), 0
         session.meter.start(entry.name, phase="verify", total_bytes=entry.size_bytes)
@@ -46,7 +46,8 @@ def cached_paths(entry: RemoteFile, session: Session) -> tuple[Path, ...]:
     if session.network.hub_cache is None or entry.digest is None:
         return ()
     folder = _repo_folder(session.network.hub_cache, entry.repo)
-    return (folder / "blobs" / entry.digest, folder / "snapshots" / entry.revision / entry.name)
+    commit = _commit(folder, entry.revision)
+    return (folder / "blobs" / entry.digest, folder / "snapshots" / commit / entry.name)
 
 
 def find_cached(entry: RemoteFile, session: Session) -> Path | None:
@@ -80,9 +81,9 @@ def cached_listing(repo: str, revision: str, cache: Path) -> RepoListing | None:
     Only links to blobs count: the name of a blob is its hash, so the content can be verified without the hub.
     """
     folder = _repo_folder(cache, repo)
+    commit = _commit(folder, revision)
+    snapshot = folder / "snapshots" / commit
     with suppress(OSError):
-        commit = _commit(folder, revision)
-        snapshot = folder / "snapshots" / commit
         if snapshot.is_dir():
             files = tuple(_entries(snapshot, repo=repo, commit=commit))
             return RepoListing(repo, commit, files, is_complete=False)
@@ -105,10 +106,14 @@ def _entries(snapshot: Path, *, repo: str, commit: str) -> Iterator[RemoteFile]:
 
 
 def _commit(folder: Path, revision: str) -> str:
+    """Return the commit of a branch as the cache remembers it; a name that no snapshot has when it does not."""
     if _GIT_SHA1.fullmatch(revision):
         return revision
-    commit = (folder / "refs" / revision).read_text(encoding="ascii").strip()
-    return commit if _GIT_SHA1.fullmatch(commit) else "unknown"
+    with suppress(OSError, UnicodeDecodeError):
+        commit = (folder / "refs" / revision).read_text(encoding="ascii").strip()
+        if _GIT_SHA1.fullmatch(commit):
+            return commit
+    return "unknown"
 
 
 def _repo_folder(cache: Path, repo: str) -> Path:

@@ -27,7 +27,8 @@ HUB = "https://huggingface.co"
 MODELSCOPE = "https://www.modelscope.cn"
 _MODELSCOPE_OWNERS = {"tencent": "Tencent-Hunyuan"}
 _OFFLINE_VARIABLES = ("HYMT_OFFLINE", "HF_HUB_OFFLINE")
-_TRUE = frozenset({"1", "true", "yes", "on"})
+_FALSE = frozenset({"", "0", "false", "no", "off"})
+"""Anything else keeps the network closed: a misspelt wish for privacy is still one."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 5
 
@@ -78,7 +79,7 @@ class Network:
             hub=_endpoint("HF_ENDPOINT", environ.get("HF_ENDPOINT") or HUB),
             modelscope=_endpoint("MODELSCOPE_ENDPOINT", environ.get("MODELSCOPE_ENDPOINT", MODELSCOPE)),
             token=token,
-            offline=offline or any(environ.get(name, "").lower() in _TRUE for name in _OFFLINE_VARIABLES),
+            offline=offline or any(environ.get(name, "").strip().lower() not in _FALSE for name in _OFFLINE_VARIABLES),
             hub_cache=_hub_cache(environ),
         )
 

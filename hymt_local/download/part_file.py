@@ -55,7 +55,7 @@ class PartFile:
                 self._path.unlink()
 
     def resume(self, session: Session) -> None:
-        """Hash what an earlier process left; more than the whole file is none of it.
+        """Hash what an earlier process left; throw away what cannot be the beginning of this file.
 
         Raises:
             StoreError: it cannot be read.
@@ -63,7 +63,7 @@ class PartFile:
         """
         with _disk_errors(self._path):
             left_bytes = os.fstat(self._descriptor).st_size
-            if left_bytes > self._entry.size_bytes:
+            if left_bytes > self._entry.size_bytes or self._entry.digest is None:
                 self.restart()
                 return
             if left_bytes:

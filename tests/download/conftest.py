@@ -54,19 +54,24 @@ class Events:
 def refused_addresses(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Refuse names and addresses of other machines; a test that tries one fails, whatever the code makes of it."""
     refused: list[str] = []
-    connect, resolve = socket.socket.connect, socket.getaddrinfo
+    resolve = socket.getaddrinfo
 
-    def guarded_connect(self: socket.socket, address: Any) -> None:
-        if self.family != socket.AF_UNIX:
-            _check(str(address[0]), refused)
-        connect(self, address)
+    def guard(name: str) -> None:
+        method = getattr(socket.socket, name)
+
+        def guarded(self: socket.socket, *args: Any) -> Any:
+            if self.family != socket.AF_UNIX:
+                _check(str(args[-1][0]), refused)
+            return method(self, *args)
+
+        monkeypatch.setattr(socket.socket, name, guarded)
 
     def guarded_resolve(host: Any, *args: Any, **kwargs: Any) -> Any:
         _check(str(host), refused)
         return resolve(host, *args, **kwargs)
 
-    monkeypatch.setattr(socket.socket, "connect", guarded_connect)
-    monkeypatch.setattr(socket.socket, "connect_ex", guarded_connect)
+    for name in ("connect", "connect_ex", "sendto"):
+        guard(name)
     monkeypatch.setattr(socket, "getaddrinfo", guarded_resolve)
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)

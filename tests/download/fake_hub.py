@@ -64,14 +64,18 @@ class FakeHub(ThreadingHTTPServer):
 
     def add(self, repo: str, name: str, content: bytes, *, lfs: bool = True) -> RemoteFile:
         """Publish a file; returns the entry that describes it."""
+        self.publish(repo, name, content, lfs=lfs)
+        sha256 = None if not lfs else hashlib.sha256(content).hexdigest()
+        return RemoteFile(repo, name, len(content), COMMIT, sha256, None if lfs else _git_sha1(content))
+
+    def publish(self, repo: str, name: str, content: bytes, *, lfs: bool = True) -> None:
+        """Publish a file under any name."""
         self.files[repo, name] = content
-        sha256 = hashlib.sha256(content).hexdigest()
-        git_sha1 = hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
+        sha256, git_sha1 = hashlib.sha256(content).hexdigest(), _git_sha1(content)
         sibling: dict[str, Any] = {"rfilename": name, "size": len(content), "blobId": git_sha1}
         if lfs:
             sibling["lfs"] = {"size": len(content), "sha256": sha256, "pointerSize": 134}
         self.siblings.setdefault(repo, []).append(sibling)
-        return RemoteFile(repo, name, len(content), COMMIT, sha256 if lfs else None, None if lfs else git_sha1)
 
     def asked(self, prefix: str) -> list[Request]:
         """Return the requests whose path begins so."""
@@ -83,6 +87,10 @@ class FakeHub(ThreadingHTTPServer):
 
     def handle_error(self, request: object, client_address: object) -> None:
         """Say nothing when a client leaves in the middle."""
+
+
+def _git_sha1(content: bytes) -> str:
+    return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -156,5 +164,5 @@ class _Handler(BaseHTTPRequestHandler):
             start = stop
         self.wfile.write(content[start:end])
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *_: object) -> None:
         """Keep the test output clean."""

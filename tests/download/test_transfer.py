@@ -310,7 +310,7 @@ def test_only_the_missing_bytes_need_room(fetch: Fetch, monkeypatch: pytest.Monk
 
 def test_a_folder_that_cannot_be_made_is_named(fetch: Fetch) -> None:
     fetch.folder.write_text("a file")
-    with pytest.raises(StoreError, match="cannot create .*models"):
+    with pytest.raises(StoreError, match=r"cannot create .*models"):
         fetch()
 
 
