@@ -11,7 +11,15 @@ from itertools import pairwise
 from typing import Any, cast
 
 from hymt_convert.checkpoint import Checkpoint
-from hymt_convert.vocabulary import TokenType, Vocabulary, pad_tokens, read_chat_template, refuse, special_ids
+from hymt_convert.vocabulary import (
+    ExpectedTokens,
+    TokenType,
+    Vocabulary,
+    pad_tokens,
+    read_chat_template,
+    refuse,
+    special_ids,
+)
 from hymt_local.errors import ModelFileError
 
 _ENGLISH_ENDINGS = ("(?i:'s|'t|'re|'ve|'m|'ll|'d)", "(?:'[sS]|'[tT]|'[rR][eE]|'[vV][eE]|'[mM]|'[lL][lL]|'[dD])")
@@ -33,7 +41,9 @@ _RARE = 1000
 _FORBIDDEN_MODEL_SETTINGS = ("dropout", "continuing_subword_prefix", "end_of_word_suffix", "byte_fallback")
 
 
-def read_bpe_vocabulary(checkpoint: Checkpoint, *, vocab_size: int) -> Vocabulary:
+def read_bpe_vocabulary(
+    checkpoint: Checkpoint, *, vocab_size: int, expected: ExpectedTokens | None = None
+) -> Vocabulary:
     """Read tokenizer.json; see `vocabulary.read_vocabulary`."""
     file = cast("Mapping[str, Any]", checkpoint.read_json("tokenizer.json") or {})
     model = file.get("model")
@@ -49,15 +59,16 @@ def read_bpe_vocabulary(checkpoint: Checkpoint, *, vocab_size: int) -> Vocabular
     # llama.cpp only merges here, so a file that also looks up whole words must not depend on it.
     unmerged = _unmerged_tokens(numbered, merges) if model.get("ignore_merges") else []
     tokens = pad_tokens(numbered, vocab_size=vocab_size)
+    special = special_ids(checkpoint, tokens, fallback={}, expected=expected)
     return Vocabulary(
         model="gpt2",
         pre=pre,
         tokens=tuple(text for text, _ in tokens),
         types=tuple(kind for _, kind in tokens),
-        special_ids=special_ids(checkpoint, tokens, fallback={}),
+        special_ids=special.ids,
         merges=tuple(f"{left} {right}" for left, right in merges),
         chat_template=read_chat_template(checkpoint),
-        warnings=_whole_word_warnings(unmerged, len(numbered)),
+        warnings=(*special.warnings, *_whole_word_warnings(unmerged, len(numbered))),
     )
 
 

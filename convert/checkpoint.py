@@ -6,6 +6,7 @@ Nothing in it is executed and nothing outside it is read: pickled weights and li
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,10 @@ from hymt_local.errors import ModelFileError, UnsupportedModelError
 INDEX_NAME = "model.safetensors.index.json"
 JSON_LIMIT_BYTES = 256 << 20
 """The largest published tokenizer.json has 16 MB."""
+_SNAPSHOTS, _MODELS = "snapshots", "models--"
+"""Folders of the hub client's cache: `models--owner--name/snapshots/<revision>`."""
+_DOWNLOAD_NOTE = ".cache/huggingface/download/config.json.metadata"
+_QUANTIZED_TENSORS = (".qweight", ".weight_packed", ".weight_scale", ".weight_scale_inv")
 PICKLED = ("*.bin", "*.pt", "*.pth", "*.ckpt")
 
 
@@ -41,8 +46,47 @@ class Checkpoint:
         return read_bytes(self.folder, name)
 
 
-def open_checkpoint(folder: Path) -> Checkpoint:
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a checkpoint comes from, as far as that is known."""
+
+    repository: str | None = None
+    """`owner/name` on the hub."""
+    revision: str | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Origin:
+        """Split `owner/name@revision`; the revision may be missing."""
+        repository, _, revision = text.partition("@")
+        return cls(repository, revision or None)
+
+    def __str__(self) -> str:
+        return "@".join(filter(None, [self.repository, self.revision]))
+
+
+def find_origin(folder: Path) -> Origin:
+    """Return what the hub's client noted of a folder that it downloaded, in its cache or elsewhere."""
+    folder = folder.resolve()
+    owner = folder.parent.parent.name
+    if folder.parent.name == _SNAPSHOTS and owner.startswith(_MODELS):
+        return Origin(owner.removeprefix(_MODELS).replace("--", "/", 1), _revision(folder.name))
+    try:
+        noted = (folder / _DOWNLOAD_NOTE).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return Origin()
+    return Origin(None, _revision(noted[0] if noted else ""))
+
+
+def _revision(text: str) -> str | None:
+    return text if re.fullmatch(r"[0-9a-f]{40}", text) else None
+
+
+def open_checkpoint(folder: Path, *, plain_id: str | None = None) -> Checkpoint:
     """Open a folder.
+
+    Args:
+        folder: With config.json, safetensors and tokenizer files.
+        plain_id: The repository of the model's unquantized weights, for the hint when these are quantized.
 
     Raises:
         ModelFileError: a file is missing, damaged or contradicts another.
@@ -54,14 +98,29 @@ def open_checkpoint(folder: Path) -> Checkpoint:
     config = read_json(folder, "config.json")
     if config is None:
         raise ModelFileError(f"{folder} has no config.json", hint="Give the folder of a whole checkpoint.")
-    method = config.get("quantization_config") or config.get("compression_config")
+    tensors = _locate_tensors(folder)
+    method = _quantization(folder, config, tensors)
     if method:
-        kind = method.get("quant_method") if isinstance(method, dict) else None
         raise UnsupportedModelError(
-            f"the checkpoint is quantized already ({kind or 'quantization_config in config.json'})",
-            hint="Convert from the bf16 checkpoint: the same id without -fp8, -FP8 or -GPTQ-Int4.",
+            f"the checkpoint is quantized already ({method})",
+            hint=f"Convert from the bf16 checkpoint: {plain_id or 'the same id without -fp8, -FP8 or -GPTQ-Int4'}.",
         )
-    return Checkpoint(folder, config, _locate_tensors(folder))
+    return Checkpoint(folder, config, tensors)
+
+
+def _quantization(folder: Path, config: Mapping[str, object], tensors: Mapping[str, CheckpointTensor]) -> str | None:
+    """Return how the weights are quantized, None when they are not: by config.json or what it should have said."""
+    for key in ("quantization_config", "compression_config"):
+        settings = config.get(key)
+        if settings:
+            kind = settings.get("quant_method") if isinstance(settings, dict) else None
+            return str(kind or f"{key} in config.json")
+    if (folder / "hf_quant_config.json").exists():
+        return "hf_quant_config.json"
+    for name, tensor in tensors.items():
+        if name.endswith(_QUANTIZED_TENSORS) or tensor.dtype.startswith("F8_"):
+            return f"tensor {name}, {tensor.dtype}"
+    return None
 
 
 def read_bytes(folder: Path, name: str) -> bytes | None:
@@ -97,7 +156,11 @@ def read_json(folder: Path, name: str) -> Mapping[str, object] | None:
 
 
 def _check_inside(folder: Path, path: Path) -> None:
-    if not path.resolve().is_relative_to(folder.resolve()):
+    home = folder.resolve()
+    places = [home]
+    if home.parent.name == _SNAPSHOTS and home.parent.parent.name.startswith(_MODELS):
+        places.append(home.parent.parent / "blobs")  # the hub's client keeps the files there and links to them
+    if not any(path.resolve().is_relative_to(place) for place in places):
         raise ModelFileError(
             f"{path.name} is a link that leads out of the checkpoint folder", hint="Copy the files themselves (cp -rL)."
         )

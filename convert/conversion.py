@@ -16,19 +16,30 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from hymt_convert.architectures import MetadataValue, ModelPlan, get_architecture
-from hymt_convert.checkpoint import open_checkpoint
+from hymt_convert.checkpoint import Checkpoint, Origin, find_origin, open_checkpoint
 from hymt_convert.gguf_writer import FILE_TYPES as FLOAT_FILE_TYPES
 from hymt_convert.gguf_writer import HEADER_ALLOWANCE_BYTES, FloatType, check_space, publish, stored_bytes, write_gguf
+from hymt_convert.known_models import (
+    Identity,
+    expected_tokens,
+    identify,
+    licence_metadata,
+    plain_checkpoint_id,
+    with_chat_template,
+)
 from hymt_convert.quantize import quantization_name, quantize_file
 from hymt_convert.safetensors_file import CheckpointTensor
 from hymt_convert.verify import check_file
 from hymt_convert.vocabulary import Vocabulary, read_vocabulary
-from hymt_convert.workspace import Workspace, open_workspace, workspace_bytes
+from hymt_convert.workspace import Workspace, open_workspace, written_bytes
 from hymt_local import __version__
+from hymt_local.catalog import Catalog
 from hymt_local.errors import StoreError, UsageError
 
 _BITS_PER_WEIGHT = {"Q8": 8.5, "Q6": 6.6, "Q5": 6.0, "Q4": 5.0, "IQ4": 4.6, "MXFP4": 4.5, "NVFP4": 4.6}
 """Upper estimates for the disk-space check; other types count as 4 bits."""
+_MODIFIED = "(modified: names and number formats of the tensors)"
+"""The licences of the first two generations want changed files to say so."""
 _LOSSLESS: Mapping[frozenset[str], FloatType] = {frozenset({"BF16"}): "BF16", frozenset({"F16"}): "F16"}
 
 
@@ -43,11 +54,15 @@ class ConversionRequest:
     quantizations: tuple[str, ...]
     """F32, F16, BF16 or a type of llama.cpp's quantizer; case does not matter."""
     name: str | None = None
-    """`general.name` and the stem of the file names; the folder's name when None."""
+    """`general.name` and the stem of the file names; when None, the id of a known model or the folder's name."""
     source_id: str | None = None
     """Where the checkpoint comes from, such as `tencent/Hunyuan-MT-7B@revision`; never a path of this machine."""
     licence: str | None = None
-    """SPDX id or title of the weights' licence."""
+    """SPDX id or title of the weights' licence; that of the catalog when None and the model is known."""
+    catalog: Catalog | None = None
+    """Where known models are looked up; None when the checkpoint is none of them."""
+    as_id: str | None = None
+    """The model of the catalog that it is; `none` when it is none. When None, its origin, name and sizes tell."""
     extra: Mapping[str, MetadataValue] = field(default_factory=dict)
     """Further header keys, none of the model's own; arrays must not be empty."""
     threads: int | None = None
@@ -59,6 +74,8 @@ class ConversionPlan:
 
     request: ConversionRequest
     name: str
+    origin: Origin
+    identity: Identity
     model: ModelPlan
     vocabulary: Vocabulary
     outputs: Mapping[str, Path]
@@ -71,7 +88,7 @@ class ConversionPlan:
     @property
     def warnings(self) -> tuple[str, ...]:
         """What the user should know before it is run; one line each."""
-        return (*self.model.warnings, *self.vocabulary.warnings)
+        return (*self.identity.warnings, *self.model.warnings, *self.vocabulary.warnings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,20 +138,22 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     quantizations = tuple(dict.fromkeys(_type_name(text) for text in request.quantizations))
     if not quantizations:
         raise UsageError("no quantization is given", hint="For example --quant Q8_0.")
-    name = request.name or request.source.resolve().name
-    if not re.fullmatch(r"[\w][\w.+ -]*", name):
-        raise UsageError(f"{name!r} is no usable name for a file", hint="Give another one with --name.")
-    checkpoint = open_checkpoint(request.source)
+    origin = Origin.parse(request.source_id) if request.source_id else find_origin(request.source)
+    folder_name = request.source.resolve().name
+    names = [text for text in (origin.repository, request.name, folder_name) if text]
+    catalog = request.catalog or Catalog(())
+    checkpoint = open_checkpoint(request.source, plain_id=plain_checkpoint_id(catalog, names))
     model = get_architecture(checkpoint.config)(checkpoint)
-    vocabulary = read_vocabulary(checkpoint, vocab_size=model.vocab_size)
+    identity = identify(catalog, model, as_id=request.as_id, source_id=origin.repository, names=names)
+    vocabulary = _vocabulary(checkpoint, model, identity)
+    name = _file_name(request.name or (identity.spec.id if identity.spec is not None else folder_name))
     stored = frozenset().union(*(plan.dtypes for plan in model.tensors if not plan.full_precision))
-    own = ("general.architecture", "general.file_type", *model.metadata, *vocabulary.metadata())
-    _check_extra(request.extra, own)
-    outputs = {kind: request.output_folder / f"{name}-{kind}.gguf" for kind in quantizations}
     base_type = _LOSSLESS.get(stored, "F32")
-    return ConversionPlan(
-        request, name, model, vocabulary, outputs, base_type, _estimate(model, quantizations, base_type)
-    )
+    outputs = {kind: request.output_folder / f"{name}-{kind}.gguf" for kind in quantizations}
+    estimated_bytes = _estimate(model, quantizations, base_type)
+    plan = ConversionPlan(request, name, origin, identity, model, vocabulary, outputs, base_type, estimated_bytes)
+    _check_extra(request.extra, _own_header(plan, base_type))
+    return plan
 
 
 def run_conversion(plan: ConversionPlan, *, on_progress: OnProgress | None = None) -> ConversionReport:
@@ -151,9 +170,10 @@ def run_conversion(plan: ConversionPlan, *, on_progress: OnProgress | None = Non
     """
     started = time.monotonic()
     _make_folder(plan.request.output_folder)
-    folder = plan.request.output_folder
-    check_space(folder, plan.estimated_bytes - workspace_bytes(folder, plan.name))
-    with open_workspace(folder, plan.name, identity=identity(plan)) as workspace:
+    folder, digest = plan.request.output_folder, fingerprint(plan)
+    written = written_bytes(folder, plan.name, identity=digest, outputs=plan.outputs)
+    check_space(folder, plan.estimated_bytes - written)
+    with open_workspace(folder, plan.name, identity=digest) as workspace:
         run = _Run(plan, workspace, on_progress or (lambda progress: None))
         files = {kind: run.write_float(kind) for kind in plan.outputs if kind in FLOAT_FILE_TYPES}
         quantized = [kind for kind in plan.outputs if kind not in FLOAT_FILE_TYPES]
@@ -170,21 +190,39 @@ def convert(request: ConversionRequest, *, on_progress: OnProgress | None = None
 
 def header(plan: ConversionPlan, kind: str) -> dict[str, MetadataValue]:
     """Return every header key of an unquantized file of the plan."""
-    request = plan.request
+    return {**_own_header(plan, kind), **plan.request.extra}
+
+
+def _own_header(plan: ConversionPlan, kind: str) -> dict[str, MetadataValue]:
+    request, spec = plan.request, plan.identity.spec
+    licence: dict[str, MetadataValue] = licence_metadata(spec) if spec is not None else {}
+    if request.licence:
+        licence["general.license"] = request.licence
+    title = spec.title if spec is not None else plan.name
+    converter = f"hymt-local {__version__}"
+    source = f" from {plan.origin}" if plan.origin.repository else ""
     general: dict[str, MetadataValue | None] = {
         "general.architecture": plan.model.architecture,
         "general.type": "model",
         "general.name": plan.name,
-        "general.license": request.licence,
-        "general.source.id": request.source_id,
-        "general.converted_by": f"hymt-local {__version__}",
+        "general.description": f"{title}, converted{source} to GGUF by {converter} {_MODIFIED}",
+        **licence,
+        "general.source.id": plan.origin.repository,
+        "general.source.revision": plan.origin.revision,
+        "general.converted_by": converter,
         "general.file_type": FLOAT_FILE_TYPES[cast("FloatType", kind)],
     }
     known = {key: value for key, value in general.items() if value is not None}
-    return {**known, **plan.model.metadata, **plan.vocabulary.metadata(), **request.extra}
+    return {**known, **plan.model.metadata, **plan.vocabulary.metadata()}
 
 
-def identity(plan: ConversionPlan) -> str:
+def _vocabulary(checkpoint: Checkpoint, model: ModelPlan, identity: Identity) -> Vocabulary:
+    expected = expected_tokens(identity.spec) if identity.spec is not None else None
+    vocabulary = read_vocabulary(checkpoint, vocab_size=model.vocab_size, expected=expected)
+    return with_chat_template(vocabulary, identity.spec)
+
+
+def fingerprint(plan: ConversionPlan) -> str:
     """Return a digest of everything that decides the bytes of the plan's unquantized file."""
     sources = {part.path for tensor in plan.model.tensors for part in tensor.parts}
     files = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(sources)]
@@ -204,6 +242,12 @@ def _check_extra(extra: Mapping[str, MetadataValue], own: Collection[str]) -> No
     overruling = sorted(extra.keys() & set(own))
     if overruling:
         raise ValueError(f"extra keys overrule the model's own: {', '.join(overruling)}")
+
+
+def _file_name(name: str) -> str:
+    if not re.fullmatch(r"[\w][\w.+ -]*", name):
+        raise UsageError(f"{name!r} is no usable name for a file", hint="Give another one with --name.")
+    return name
 
 
 def _type_name(text: str) -> str:

@@ -13,7 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 from hymt_convert.checkpoint import Checkpoint
-from hymt_convert.vocabulary import TokenType, Vocabulary, pad_tokens, read_chat_template, refuse, special_ids
+from hymt_convert.vocabulary import (
+    ExpectedTokens,
+    TokenType,
+    Vocabulary,
+    pad_tokens,
+    read_chat_template,
+    refuse,
+    special_ids,
+)
 from hymt_local.errors import ModelFileError
 
 _BPE = 2
@@ -35,7 +43,9 @@ class _Settings:
     escape_whitespaces: bool
 
 
-def read_sentencepiece_vocabulary(checkpoint: Checkpoint, *, vocab_size: int) -> Vocabulary:
+def read_sentencepiece_vocabulary(
+    checkpoint: Checkpoint, *, vocab_size: int, expected: ExpectedTokens | None = None
+) -> Vocabulary:
     """Read tokenizer.model; see `vocabulary.read_vocabulary`."""
     content = checkpoint.read_bytes("tokenizer.model") or b""
     processor = _load(content)
@@ -49,16 +59,18 @@ def read_sentencepiece_vocabulary(checkpoint: Checkpoint, *, vocab_size: int) ->
     scores = [score for _, _, score in pieces]
     declared = {"bos": processor.bos_id(), "eos": processor.eos_id(), "padding": processor.pad_id()}
     fallback = {name: number if number >= 0 else None for name, number in declared.items()}
+    special = special_ids(checkpoint, tokens, fallback=fallback, expected=expected)
     unused = [_UNUSED_SCORE] * (vocab_size - len(scores))
     return Vocabulary(
         model="llama",
         pre="default",
         tokens=tuple(text for text, _ in tokens),
         types=tuple(kind for _, kind in tokens),
-        special_ids={**special_ids(checkpoint, tokens, fallback=fallback), "unknown": processor.unk_id()},
+        special_ids={**special.ids, "unknown": processor.unk_id()},
         scores=(*scores, *unused),
         chat_template=read_chat_template(checkpoint),
         settings={"add_space_prefix": settings.add_dummy_prefix},
+        warnings=special.warnings,
     )
 
 

@@ -14,7 +14,15 @@ from itertools import pairwise
 
 from hymt_convert.bpe_vocabulary import byte_symbols
 from hymt_convert.checkpoint import Checkpoint
-from hymt_convert.vocabulary import TokenType, Vocabulary, pad_tokens, read_chat_template, refuse, special_ids
+from hymt_convert.vocabulary import (
+    ExpectedTokens,
+    TokenType,
+    Vocabulary,
+    pad_tokens,
+    read_chat_template,
+    refuse,
+    special_ids,
+)
 from hymt_local.errors import ModelFileError
 
 FILE_NAME = "hy.tiktoken"
@@ -26,7 +34,9 @@ UNMERGED_LIMIT = 8
 _FALLBACK = {"bos": "<|startoftext|>", "eos": "<|eos|>", "padding": "<|pad|>"}
 
 
-def read_tiktoken_vocabulary(checkpoint: Checkpoint, *, vocab_size: int) -> Vocabulary:
+def read_tiktoken_vocabulary(
+    checkpoint: Checkpoint, *, vocab_size: int, expected: ExpectedTokens | None = None
+) -> Vocabulary:
     """Read hy.tiktoken; see `vocabulary.read_vocabulary`."""
     ranks = _read_ranks(checkpoint.read_bytes(FILE_NAME) or b"")
     pairs = {token: _last_pair(token, ranks) for token in ranks if len(token) > 1}
@@ -39,16 +49,18 @@ def read_tiktoken_vocabulary(checkpoint: Checkpoint, *, vocab_size: int) -> Voca
     numbered = {rank: (_spelled(token, symbols), TokenType.NORMAL) for token, rank in ranks.items()}
     numbered |= {number: (text, TokenType.CONTROL) for text, number in control.items()}
     tokens = pad_tokens(numbered, vocab_size=vocab_size)
+    fallback = {name: control[text] for name, text in _FALLBACK.items()}
+    special = special_ids(checkpoint, tokens, fallback=fallback, expected=expected)
     merges = (" ".join(_spelled(part, symbols) for part in pair) for pair in pairs.values() if pair is not None)
     return Vocabulary(
         model="gpt2",
         pre="hunyuan",
         tokens=tuple(text for text, _ in tokens),
         types=tuple(kind for _, kind in tokens),
-        special_ids=special_ids(checkpoint, tokens, fallback={name: control[text] for name, text in _FALLBACK.items()}),
+        special_ids=special.ids,
         merges=tuple(merges),
         chat_template=read_chat_template(checkpoint),
-        warnings=_warnings(unmerged),
+        warnings=(*special.warnings, *_warnings(unmerged)),
     )
 
 

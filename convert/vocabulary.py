@@ -66,29 +66,49 @@ class Vocabulary:
         return table
 
 
-def read_vocabulary(checkpoint: Checkpoint, *, vocab_size: int) -> Vocabulary:
+@dataclass(frozen=True, slots=True)
+class ExpectedTokens:
+    """What is known of a model's control tokens from elsewhere."""
+
+    model: str
+    texts: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """bos, eos, padding -> the token's text; any of several will do."""
+    ids: Mapping[str, int] = field(default_factory=dict)
+    """Id by text."""
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialIds:
+    """The ids of bos, eos, eot and padding that were found."""
+
+    ids: Mapping[str, int]
+    warnings: tuple[str, ...] = ()
+
+
+def read_vocabulary(checkpoint: Checkpoint, *, vocab_size: int, expected: ExpectedTokens | None = None) -> Vocabulary:
     """Read the vocabulary: tokenizer.json when there is one, else hy.tiktoken, else tokenizer.model.
 
     Args:
         checkpoint: The opened folder.
         vocab_size: Rows of the embedding; the vocabulary is padded with unused tokens up to it.
+        expected: What the tokenizer must agree with.
 
     Raises:
-        ModelFileError: the tokenizer files are missing, damaged or contradict each other.
+        ModelFileError: the tokenizer files are missing, damaged, or contradict each other or what is expected.
         UnsupportedModelError: a kind of tokenizer that llama.cpp would not reproduce.
     """
     if (checkpoint.folder / "tokenizer.json").exists():
         from hymt_convert.bpe_vocabulary import read_bpe_vocabulary
 
-        return read_bpe_vocabulary(checkpoint, vocab_size=vocab_size)
+        return read_bpe_vocabulary(checkpoint, vocab_size=vocab_size, expected=expected)
     if (checkpoint.folder / "hy.tiktoken").exists():
         from hymt_convert.tiktoken_vocabulary import read_tiktoken_vocabulary
 
-        return read_tiktoken_vocabulary(checkpoint, vocab_size=vocab_size)
+        return read_tiktoken_vocabulary(checkpoint, vocab_size=vocab_size, expected=expected)
     if (checkpoint.folder / "tokenizer.model").exists():
         from hymt_convert.sentencepiece_vocabulary import read_sentencepiece_vocabulary
 
-        return read_sentencepiece_vocabulary(checkpoint, vocab_size=vocab_size)
+        return read_sentencepiece_vocabulary(checkpoint, vocab_size=vocab_size, expected=expected)
     raise ModelFileError(
         f"{checkpoint.folder} has none of tokenizer.json, hy.tiktoken and tokenizer.model",
         hint="Download the tokenizer files too.",
@@ -116,12 +136,16 @@ def pad_tokens(tokens: Mapping[int, tuple[str, TokenType]], *, vocab_size: int) 
 
 
 def special_ids(
-    checkpoint: Checkpoint, tokens: list[tuple[str, TokenType]], *, fallback: Mapping[str, int | None]
-) -> dict[str, int]:
+    checkpoint: Checkpoint,
+    tokens: list[tuple[str, TokenType]],
+    *,
+    fallback: Mapping[str, int | None],
+    expected: ExpectedTokens | None,
+) -> SpecialIds:
     """Return the ids of bos, eos, eot and padding from tokenizer_config.json and generation_config.json.
 
     `eot` is a second end token of generation_config.json. `fallback` gives ids by the same names for a tokenizer that
-    declares its own.
+    declares its own. What the tokenizer does not say is taken from `expected`; what it says must agree with it.
 
     Raises:
         ModelFileError: BOS or EOS is missing, is not a control token, or the files contradict each other.
@@ -130,26 +154,66 @@ def special_ids(
     generation = checkpoint.read_json("generation_config.json") or {}
     if generation.get("_from_model_config"):  # a copy of config.json, made by transformers when it saves
         generation = {}
+    if expected is not None:
+        _check_expected_ids(expected, tokens)
     ends = _id_list(generation, "eos_token_id")
     found: dict[str, int] = {}
+    warnings: list[str] = []
     for name, key in (("bos", "bos_token"), ("eos", "eos_token"), ("padding", "pad_token")):
         number = _declared_id(declared, key, tokens)
         number = fallback.get(name) if number is None else number
+        known = _expected_id(name, number, expected, tokens)
         generated = ends if name == "eos" else _id_list(generation, f"{key}_id")
-        if number is None and generated:
-            number = generated[0]
+        number = next((choice for choice in (number, known, *generated) if choice is not None), None)
         if number is None:
             continue
         if generated and number not in generated:
-            raise ModelFileError(
-                f"the tokenizer's {key} is {number}, but generation_config.json says {', '.join(map(str, generated))}"
-            )
+            warnings.append(_contradiction(key, number, generated, is_certain=known is not None))
         found[name] = number
     other_ends = [number for number in ends if number != found.get("eos")]
     if other_ends:
         found["eot"] = other_ends[0]
     _check_control(found, tokens)
-    return found
+    return SpecialIds(found, tuple(warnings))
+
+
+def _check_expected_ids(expected: ExpectedTokens, tokens: list[tuple[str, TokenType]]) -> None:
+    for text, number in expected.ids.items():
+        found = tokens[number] if number < len(tokens) else ("nothing", TokenType.UNUSED)
+        if found != (text, TokenType.CONTROL):
+            raise ModelFileError(
+                f"the tokenizer has {found[0]!r} at the id {number}, {expected.model} has the control token {text!r}",
+                hint="The tokenizer files belong to another model.",
+            )
+
+
+def _expected_id(
+    name: str, number: int | None, expected: ExpectedTokens | None, tokens: list[tuple[str, TokenType]]
+) -> int | None:
+    """Return the id that a special token must have; None when nothing is known of it."""
+    texts = expected.texts.get(name, ()) if expected is not None else ()
+    if expected is None or not texts:
+        return None
+    known = [place for place, (text, kind) in enumerate(tokens) if text in texts and kind == TokenType.CONTROL]
+    if not known:
+        raise ModelFileError(
+            f"the tokenizer has no control token {texts[0]!r}, the {name.upper()} token of {expected.model}",
+            hint="The tokenizer files belong to another model.",
+        )
+    if number is not None and number not in known:
+        text = tokens[number][0] if 0 <= number < len(tokens) else ""
+        raise ModelFileError(
+            f"the tokenizer's {name.upper()} token is {number} {text!r}, that of {expected.model} is {texts[0]!r}",
+            hint="If it is another model after all, say so with --as none.",
+        )
+    return number if number is not None else known[0]
+
+
+def _contradiction(key: str, number: int, generated: list[int], *, is_certain: bool) -> str:
+    message = f"the tokenizer's {key} is {number}, but generation_config.json says {', '.join(map(str, generated))}"
+    if is_certain:
+        return f"{message}, which is ignored"
+    raise ModelFileError(message)
 
 
 def _declared_id(declared: Mapping[str, object], key: str, tokens: list[tuple[str, TokenType]]) -> int | None:

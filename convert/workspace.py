@@ -151,11 +151,17 @@ def open_workspace(output_folder: Path, name: str, *, identity: str) -> Iterator
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def workspace_bytes(output_folder: Path, name: str) -> int:
-    """Return what a workspace takes on the disk, 0 when there is none."""
-    with contextlib.suppress(OSError):
-        return _folder_bytes(_folder(output_folder, name))
-    return 0
+def written_bytes(output_folder: Path, name: str, *, identity: str, outputs: Mapping[str, Path]) -> int:
+    """Return how much of the room that a conversion needs is taken by what an earlier run has left."""
+    folder = _folder(output_folder, name)
+    workspace = Workspace(folder, identity)
+    try:
+        taken = _folder_bytes(folder)
+        workspace._read_journal()
+    except OSError:
+        return 0
+    done = (path for kind, path in outputs.items() if workspace.finished_output(kind, path) is not None)
+    return taken + sum(path.stat().st_size for path in done)
 
 
 def _folder(output_folder: Path, name: str) -> Path:

@@ -97,7 +97,12 @@ def test_the_header_says_what_the_model_is_and_where_it_comes_from(folder: Path,
         "general.architecture": "hunyuan-dense",
         "general.name": "Toy 1.0",
         "general.license": "apache-2.0",
-        "general.source.id": "example/toy@abc",
+        "general.source.id": "example/toy",
+        "general.source.revision": "abc",
+        "general.description": (
+            f"Toy 1.0, converted from example/toy@abc to GGUF by hymt-local {__version__} "
+            "(modified: names and number formats of the tensors)"
+        ),
         "general.converted_by": f"hymt-local {__version__}",
         "general.file_type": 7,
         "hunyuan-dense.context_length": 256,

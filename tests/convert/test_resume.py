@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from hymt_convert import workspace
-from hymt_convert.conversion import ConversionRequest, Progress, convert, identity, plan_conversion, run_conversion
+from hymt_convert.conversion import ConversionRequest, Progress, convert, fingerprint, plan_conversion, run_conversion
 from hymt_convert.workspace import STALE_S, Leftover, open_workspace, sweep
 from hymt_local.errors import ModelFileError, StoreError
 from tests.convert import toy_checkpoint as toy
@@ -220,7 +220,7 @@ def test_what_is_already_written_needs_no_room_again(
 def test_two_conversions_of_one_model_do_not_meet(folder: Path, tmp_path: Path) -> None:
     plan = plan_conversion(ConversionRequest(folder, tmp_path, ("F16",)))
     with (
-        open_workspace(tmp_path, "toy", identity=identity(plan)),
+        open_workspace(tmp_path, "toy", identity=fingerprint(plan)),
         pytest.raises(StoreError, match=r"\.toy\.converting is in use"),
     ):
         run_conversion(plan)
