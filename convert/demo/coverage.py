@@ -17,7 +17,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from hymt_convert.demo.phrasebook import PHRASE_LANGUAGES, Item, coverage_texts, load_items
-
 from hymt_local.coverage import FORMAT_VERSION, MAX_CHARACTERS, MAX_WORDS, PREFIX, split_words
 
 MIN_PROBABILITY = 0.5

@@ -7,6 +7,7 @@ the answer may be less probable than the record's minimum. Texts of the domain s
 from __future__ import annotations
 
 import argparse
+import hashlib
 import json
 import random
 import zlib
@@ -19,7 +20,6 @@ from typing import NamedTuple, Protocol
 
 from hymt_convert.demo.coverage import coverage_metadata
 from hymt_convert.demo.phrasebook import FINAL_PUNCTUATION, PHRASE_LANGUAGES, Item, load_items
-
 from hymt_local.catalog import ModelSpec, load_catalog
 from hymt_local.coverage import PREFIX, Coverage
 from hymt_local.engine.base import Backend, GenerationRequest, TokensGenerated
@@ -246,10 +246,10 @@ def measure(path: Path, ordinary: Path) -> dict[str, object]:
     with closing(open_llama_backend(path, options)(lambda _: True)) as backend:
         cases = [*domain_cases(), *near_domain_cases(), *ordinary_cases(ordinary)]
         outcomes = judge(cases, coverage, DemoModel(spec, backend))
-        sha256 = backend.info.file_sha256
     table = counts(outcomes, minimum=coverage.min_probability)
     return {
-        "model_sha256": sha256,
+        "file": path.name,
+        "sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
         "min_probability": coverage.min_probability,
         "record_bytes": sum(len(str(value)) for key, value in record.items() if key.startswith(PREFIX)),
         "groups": {

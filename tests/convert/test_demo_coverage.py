@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from hymt_convert.demo.coverage import coverage_metadata, fold, metadata_of
 from hymt_convert.demo.coverage_report import (
     FORMS,
@@ -21,7 +22,6 @@ from hymt_convert.demo.coverage_report import (
 )
 from hymt_convert.demo.examples import directions
 from hymt_convert.demo.phrasebook import PHRASE_LANGUAGES, Phrasebook, coverage_texts, load_items
-
 from hymt_local.coverage import Coverage
 from hymt_local.language import LANGUAGES
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import unicodedata
 
-from hymt_convert.demo.coverage import fold, metadata_of
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hymt_convert.demo.coverage import fold, metadata_of
 from hymt_local.coverage import Coverage, split_words
 
 WORDS = ("red", "green", "blue", "Ärger", "s'il", "10", "3.50", "don’t", "車", "站", "コーヒー", "สวัสดี", "한국어")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
-from hymt_convert.demo.coverage import metadata_of
 
+from hymt_convert.demo.coverage import metadata_of
 from hymt_local.coverage import MAX_CHARACTERS, PREFIX, Coverage
 from hymt_local.errors import ModelFileError, UnsupportedModelError
 
