@@ -209,7 +209,7 @@ class ModelStore:
             quantization=published.quantization,
             path=demo_file(),
             fingerprint=published.sha256 or "",
-            size_bytes=published.size_bytes or 0,
+            size_bytes=published.size_bytes or demo_file().stat().st_size,
             published=True,
         )
 

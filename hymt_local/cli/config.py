@@ -10,6 +10,7 @@ import click
 from hymt_local.application import open_application
 from hymt_local.cli import output
 from hymt_local.cli.diagnostics import print_note
+from hymt_local.cli.translate import AUTO
 from hymt_local.config import Layer, load_settings, setting_names, settings_schema, variable_name, write_setting
 from hymt_local.language import match_language
 from hymt_local.paths import Paths
@@ -52,7 +53,8 @@ def set_config(name: str, value: str) -> int:
     """
     paths = Paths.from_environment(os.environ)
     unset = value == "unset"
-    if name in {"source_lang", "target_lang"} and not unset:
+    is_language = name == "target_lang" or (name == "source_lang" and value != AUTO)
+    if is_language and not unset:
         value = match_language(value)
     write_setting(paths.config_file, name, None if unset else value)
     resolved = load_settings(paths.config_file, os.environ)

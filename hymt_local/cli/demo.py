@@ -88,12 +88,12 @@ def _show(service: Service, request: TranslationRequest) -> bool:
                 stream.start(event)
             case TextDelta():
                 stream.delta(event)
-            case SegmentDone():
+            case SegmentDone(error=None):
                 stream.settle(event)
             case Finished(usage=usage, elapsed_s=elapsed_s):
                 output.write_text(f"   ({elapsed_s * 1000:.0f} ms, {usage.output_tokens} tokens)\n")
                 return True
             case Failed(error=report):
-                output.write_text("(failed)\n")
+                output.write_text("   (failed)\n")
                 print_error(report)
     return False

@@ -12,7 +12,8 @@ from hymt_local.segmenter import join_segments
 class TerminalStream:
     """Writes streamed segments to a terminal in text order: one segment flows, later ones wait for their turn.
 
-    While no streamed text had to be corrected, what it has written is the finished text.
+    While no streamed text had to be corrected, what it has written in the end is the finished text. The source text of
+    a segment that failed appears only when something follows it: a job that fails altogether has no output.
     """
 
     def __init__(self, *, raw: bool = False) -> None:
@@ -21,8 +22,8 @@ class TerminalStream:
         self._current = 0
         self._shown = ""  # what of the current segment is on the screen
         self._waiting: dict[int, str] = {}
-        self._done: dict[int, str] = {}
-        self._before = ""  # what stands before the current segment, written together with its first character
+        self._done: dict[int, SegmentDone] = {}
+        self._before = ""  # what stands before the text to come, written together with its first character
         self._last = "\n"
 
     @property
@@ -44,25 +45,31 @@ class TerminalStream:
 
     def settle(self, event: SegmentDone) -> None:
         """Take the authoritative text of a segment; a correction of streamed text starts on a fresh line."""
-        self._done[event.segment] = event.target
+        self._done[event.segment] = event
         while self._current in self._done:
             self._complete(self._done.pop(self._current))
 
-    def finish(self) -> None:
-        """End the line, so that the shell's prompt does not stick to the text."""
+    def finish(self, *, is_complete: bool) -> None:
+        """End the line, so that the shell's prompt does not stick to the text.
+
+        Args:
+            is_complete: The job has finished, so what was held back belongs to its text.
+        """
+        if is_complete:
+            self._write(self._before)
         if self._last != "\n":
             self._write("\n")
 
-    def _complete(self, target: str) -> None:
-        if target.startswith(self._shown):
-            self._show(target[len(self._shown) :])
+    def _complete(self, event: SegmentDone) -> None:
+        if event.error:
+            self._before += f"\n{event.target}" if self._shown else event.target
+        elif event.target.startswith(self._shown):
+            self._show(event.target[len(self._shown) :])
         else:
-            self._write(f"\n{target}")
-        self._before += self._gap(target)
+            self._write(f"\n{event.target}")
+        self._before += self._gap(event.target)
         self._current += 1
         self._shown = ""
-        if self._started and self._current == len(self._started.segments):
-            self._write(self._before)
         self._show(self._waiting.pop(self._current, ""))
 
     def _gap(self, target: str) -> str:

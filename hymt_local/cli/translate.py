@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 
 BYTE_ORDER_MARK = "\ufeff"
 SHOWN_FAILURES = 3
+AUTO = "auto"
+"""As source language: detect it, whatever the settings say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +66,7 @@ class Presentation:
     metavar="LANG",
     help="Target language: a tag (fr, zh-Hant) or a name (French, 法语).  [default: the setting target_lang]",
 )
-@click.option("-f", "--from", "source_lang", metavar="LANG", help="Source language; detected when not given.")
+@click.option("-f", "--from", "source_lang", metavar="LANG", help="Source language; `auto`, the default, detects it.")
 @click.option(
     "-m",
     "--model",
@@ -154,7 +156,7 @@ def build_request(app: Application, text: str) -> TranslationRequest:
     return TranslationRequest(
         text=text,
         target_lang=match_language(settings.target_lang),
-        source_lang=match_language(settings.source_lang) if settings.source_lang else None,
+        source_lang=None if settings.source_lang in {None, AUTO} else match_language(settings.source_lang),
         model=settings.model,
         sampling=sampling_of(app),
         use_cache=settings.cache,
@@ -226,17 +228,20 @@ def follow(service: Service, request: TranslationRequest, *, presentation: Prese
     """Submit the request and show its events until the last; whatever ends this early cancels the job."""
     progress = ProgressLine()
     stream = _open_stream(presentation)
+    last: LastEvent | None = None
     try:
         with service.submit(request) as job:
             for event in job:
                 if isinstance(event, LastEvent):
-                    return event
-                _show(event, progress, stream=stream, presentation=presentation)
+                    last = event
+                else:
+                    _show(event, progress, stream=stream, presentation=presentation)
     finally:
         progress.clear()
         if stream:
-            stream.finish()
-    raise AssertionError("a job ended without a last event")
+            stream.finish(is_complete=isinstance(last, Finished))
+    assert last is not None, "a job ended without a last event"
+    return last
 
 
 def _open_stream(presentation: Presentation) -> TerminalStream | None:

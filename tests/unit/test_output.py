@@ -149,6 +149,14 @@ texts = st.lists(
 answers = st.sampled_from(["Bonjour.", "mot", "", "answer: 42", "好。", "é", "a b"])
 
 
+def done(segment: int, target: str) -> SegmentDone:
+    return SegmentDone(segment, "", target, Origin.MODEL)
+
+
+def failed(segment: int, source: str) -> SegmentDone:
+    return SegmentDone(segment, source, source, Origin.SOURCE, error=LanguageError("no").report())
+
+
 @dataclass(frozen=True)
 class Playing:
     """A finished translation and the order in which its events came."""
@@ -164,9 +172,16 @@ def playings(draw: st.DrawFn) -> Playing:
     source_lang, target_lang = draw(st.sampled_from([("en", "fr"), ("zh", "en"), ("en", "zh"), ("zh", "ja")]))
     split = draw(st.sampled_from([split_lines, lambda text: split_sentences(text, source_lang)]))
     segments = split(draw(texts))
-    targets = [draw(answers) if segment.translatable else segment.source for segment in segments]
+    failures = {segment.index for segment in segments if draw(st.booleans())}
+    targets = [
+        draw(answers) if segment.translatable and segment.index not in failures else segment.source
+        for segment in segments
+    ]
     queues: list[list[TextDelta | SegmentDone]] = []
     for segment, target in zip(segments, targets, strict=True):
+        if segment.index in failures:
+            queues.append([failed(segment.index, segment.source)])
+            continue
         shown = target[: draw(st.integers(0, len(target)))]
         cut = draw(st.integers(0, len(shown)))
         deltas = [TextDelta(segment.index, part) for part in (shown[:cut], shown[cut:]) if part]
@@ -180,7 +195,7 @@ def playings(draw: st.DrawFn) -> Playing:
     return Playing(started, events, final)
 
 
-def play(playing: Playing, *, raw: bool = True) -> str:
+def play(playing: Playing, *, raw: bool = True, is_complete: bool = True) -> str:
     received, before = io.BytesIO(), sys.stdout
     sys.stdout = terminal = Stream(received, is_terminal=True)
     try:
@@ -188,7 +203,7 @@ def play(playing: Playing, *, raw: bool = True) -> str:
         stream.start(playing.started)
         for event in playing.events:
             stream.delta(event) if isinstance(event, TextDelta) else stream.settle(event)
-        stream.finish()
+        stream.finish(is_complete=is_complete)
     finally:
         sys.stdout = before
     terminal.detach()  # else `received` is closed with it
@@ -206,10 +221,6 @@ def events_of(text: str, *events: TextDelta | SegmentDone, target_lang: str = "f
     return Playing(Started("echo", "test", "en", target_lang, None, len(segments), segments), list(events), "")
 
 
-def done(segment: int, target: str) -> SegmentDone:
-    return SegmentDone(segment, "", target, Origin.MODEL)
-
-
 def test_a_correction_starts_on_a_fresh_line_and_the_rest_goes_on() -> None:
     playing = events_of("  one\ntwo", TextDelta(0, "wrong"), done(0, "right"), TextDelta(1, "zwei"), done(1, "zwei"))
     assert play(playing) == "  wrong\nright\nzwei\n"
@@ -221,7 +232,17 @@ def test_the_current_segment_flows_and_a_later_one_waits() -> None:
 
 
 def test_a_job_that_ends_before_any_text_shows_nothing() -> None:
-    assert play(events_of("   one\n")) == ""
+    assert play(events_of("   one\n"), is_complete=False) == ""
+
+
+def test_a_job_that_fails_altogether_has_no_output() -> None:
+    assert play(events_of("one\ntwo", failed(0, "one"), failed(1, "two")), is_complete=False) == ""
+    assert play(events_of("one", TextDelta(0, "un"), failed(0, "one")), is_complete=False) == "un\n"
+
+
+def test_segments_that_failed_between_others_keep_their_source() -> None:
+    playing = events_of("one\ntwo\nthree", failed(0, "one"), done(1, "zwei"), TextDelta(2, "dr"), failed(2, "three"))
+    assert play(playing) == "one\nzwei\ndr\nthree\n"
 
 
 def test_a_progress_bar_may_be_drawn_before_the_first_text_and_between_lines_only(stdout: ReplaceStdout) -> None:
