@@ -17,6 +17,7 @@ def main() -> None:
 
         status = run(sys.argv[1:], open_terminal_ui=open_terminal_ui)
     except KeyboardInterrupt:  # while the imports above still ran
+        sys.stderr.write("error: interrupted\n")
         status = INTERRUPTED
     sys.exit(status)
 

@@ -355,9 +355,8 @@ def _adopt(path: Path, target: Path) -> Path:
         ) from error
     if path.parent == target.parent:
         return path
-    linked = target.with_suffix(".part")
+    linked = target.with_suffix(f".{os.getpid()}.part")
     try:
-        linked.unlink(missing_ok=True)
         os.link(path, linked)
         linked.replace(target)
     except OSError:

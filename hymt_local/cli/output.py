@@ -90,7 +90,7 @@ def read_stdin() -> bytes:
         UsageError: it cannot be read, for example because it is a folder.
     """
     try:
-        return sys.stdin.buffer.read()
+        return sys.stdin.buffer.read() or b""  # None: a parent has made it non-blocking, and there is nothing
     except OSError as error:
         raise UsageError(
             f"cannot read standard input: {error.strerror or error}", hint='name a text instead: hymt "Hello" -t fr'

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Completed, RunHymt
+from tests.toy_models import write_toy_model
 
 ECHO = ("-m", "echo", "-f", "en", "-t", "fr")
 FULL = Path("/dev/full")
@@ -101,14 +102,12 @@ def test_partial_writes_of_an_unbuffered_pipe_lose_nothing(process_environ: Mapp
 
 
 @contextlib.contextmanager
-def small_disk(place: Path) -> Iterator[bool]:
-    """Mount a file system of 64 KiB where this is allowed; says whether it is."""
+def mounted(place: Path, options: str) -> Iterator[bool]:
+    """Mount a file system in memory where this is allowed; says whether it is."""
     place.mkdir(parents=True)
-    mount = shutil.which("mount")
-    options = ["-t", "tmpfs", "-o", "size=64k", "hymt-test", str(place)]
-    is_mounted = (
-        mount is not None and subprocess.run([mount, *options], capture_output=True, check=False).returncode == 0
-    )
+    command = ["mount", "-t", "tmpfs", "-o", options, "hymt-test", str(place)]
+    can_mount = shutil.which("mount") and shutil.which("umount")
+    is_mounted = bool(can_mount) and subprocess.run(command, capture_output=True, check=False).returncode == 0
     try:
         yield is_mounted
     finally:
@@ -119,16 +118,58 @@ def small_disk(place: Path) -> Iterator[bool]:
 def test_a_full_disk_under_the_data_folder_costs_the_cache_and_not_the_translation(
     process_environ: Mapping[str, str], isolated_environment: Path
 ) -> None:
-    with small_disk(isolated_environment / "data") as is_mounted:
+    with mounted(isolated_environment / "data", "size=64k") as is_mounted:
         if is_mounted:
             with contextlib.suppress(OSError), (isolated_environment / "data" / "filler").open("wb") as filler:
                 filler.write(bytes(1 << 20))
         limit = "" if is_mounted else "ulimit -f 0; "  # no file may grow: the nearest thing for who may not mount
         done = shell(f"{limit}hymt -m echo -f en -t fr hello there | cat", process_environ)
-    assert done.out == b"hello there\n"
-    assert done.status == 0
+    assert (done.status, done.out) == (0, b"hello there\n")
     (note,) = done.err.splitlines()
     assert note.startswith("note: translations are not remembered: ")
+
+
+@contextlib.contextmanager
+def read_only(place: Path) -> Iterator[None]:
+    """Make a folder that nobody can write to, root included where mounting is allowed."""
+    with mounted(place, "ro") as is_mounted:
+        if is_mounted:
+            yield
+        elif os.geteuid():
+            place.chmod(0o500)
+            yield
+            place.chmod(0o700)
+        else:  # root without the right to mount: permission bits do not bind it
+            place.rmdir()
+            place.write_text("in the way")
+            yield
+
+
+def test_a_read_only_data_folder_costs_the_cache_and_not_the_translation(
+    hymt_here: RunHymt, isolated_environment: Path
+) -> None:
+    with read_only(isolated_environment / "data"):
+        done = hymt_here("hello", *ECHO)
+        assert (done.status, done.out) == (0, b"hello\n")
+        (note,) = done.err.splitlines()
+        assert note.startswith("note: translations are not remembered: ")
+
+
+def test_with_everything_read_only_reading_works_and_writing_is_a_store_error(
+    hymt_here: RunHymt, tmp_path: Path
+) -> None:
+    home = tmp_path / "home"
+    toy = write_toy_model(tmp_path / "toy.gguf")
+    environ = {"HYMT_HOME": str(home)}
+    with read_only(home):
+        if home.is_dir():
+            assert hymt_here("hello", *ECHO, environ=environ).out == b"hello\n"
+            assert hymt_here("models", "list", environ=environ).status == 0
+            assert hymt_here("doctor", environ={**environ, "HYMT_MODEL": "echo"}).status == 6
+        for command in (["config", "set", "threads", "4"], ["models", "use", "echo"]):
+            assert_one_error(hymt_here(*command, environ=environ), status=6, said="cannot")
+        importing = hymt_here("models", "import", str(toy), "--as", "Hunyuan-MT-7B", environ=environ)
+        assert_one_error(importing, status=6, said="cannot")
 
 
 def test_a_file_that_may_not_grow_is_like_a_full_disk(
@@ -158,8 +199,6 @@ def test_a_file_in_place_of_a_folder_never_costs_a_translation(
     "environ",
     [
         {"LANG": "C"},
-        {"LC_ALL": "C"},
-        {"LC_ALL": "POSIX"},
         {"PYTHONIOENCODING": "ascii"},
         {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
     ],
