@@ -225,11 +225,12 @@ def test_offline_the_hub_cache_serves_a_whole_checkpoint(
 ) -> None:
     for name, content in (SMALL | SHARDS).items():
         cached(Path(environ["HF_HUB_CACHE"]), repository.add(REPO, name, content, lfs=name in SHARDS), content)
-    fetch_checkpoint(REPO, None, folder, environ=environ, offline=True)
+    snapshot = Path(environ["HF_HUB_CACHE"]) / "models--owner--model" / "snapshots" / COMMIT
+    (snapshot / ".gitattributes").symlink_to((snapshot / "NOTICE").resolve())
     environ["HF_ENDPOINT"] = "https://hub.example"
-    repository.requests.clear()
+    fetch_checkpoint(REPO, None, folder, environ=environ, offline=True)
     fetch_checkpoint(REPO, COMMIT, folder.with_name("other"), environ=environ, offline=True)
-    assert contents(folder.with_name("other")) == SMALL | SHARDS
+    assert contents(folder) == contents(folder.with_name("other")) == SMALL | SHARDS
     assert repository.requests == []
 
 

@@ -135,6 +135,14 @@ def test_the_token_of_the_environment_is_the_only_one(
     assert [request.authorization for request in hub.requests] == [sent]
 
 
+def test_no_proxy_stands_between_this_machine_and_itself(
+    hub: FakeHub, environ: dict[str, str], clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub.add(REPO, "config.json", b"{}", lfs=False)
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    assert listing(environ, clock).revision == COMMIT
+
+
 def test_offline_asks_no_other_machine(environ: dict[str, str], clock: FakeClock, refused_addresses: list[str]) -> None:
     environ["HF_ENDPOINT"] = "https://hub.example"
     with pytest.raises(DownloadError, match=r"offline: hub\.example"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 import ssl
@@ -57,7 +58,9 @@ def fetch(entry: RemoteFile, tmp_path: Path, environ: dict[str, str], clock: Fak
 
 
 def test_brings_a_file_with_its_name_and_mode(fetch: Fetch) -> None:
+    umask = os.umask(0o077)
     path = fetch()
+    os.umask(umask)
     assert path == fetch.folder / "model.gguf"
     assert path.read_bytes() == CONTENT
     assert stat.S_IMODE(path.stat().st_mode) == 0o644
@@ -197,9 +200,10 @@ def test_a_server_without_ranges_is_restarted_cleanly(hub: FakeHub, fetch: Fetch
     assert [request.range for request in hub.transfers] == [None, "bytes=100000-"]
 
 
-def test_a_server_without_ranges_that_always_breaks_is_given_up(hub: FakeHub, fetch: Fetch) -> None:
+@pytest.mark.parametrize("cuts", [[100_000] * 30, [100_000, 50_000] * 15])
+def test_a_server_without_ranges_that_always_breaks_is_given_up(hub: FakeHub, fetch: Fetch, cuts: list[int]) -> None:
     hub.knows_ranges = False
-    hub.cut_always = 100_000
+    hub.cuts.extend(cuts)
     with pytest.raises(DownloadError, match="8 attempts"):
         fetch()
     assert len(hub.transfers) == 9
@@ -230,6 +234,7 @@ def test_an_answer_from_another_place_is_not_appended(hub: FakeHub, fetch: Fetch
     hub.blob_replies.append(Reply(206, {"Content-Range": content_range}, CONTENT[5:]))
     assert fetch().read_bytes() == CONTENT
     assert [request.range for request in hub.transfers] == ["bytes=100000-", None]
+    assert [event.reason for event in fetch.events.waiting] == ["127.0.0.1 does not continue where model.gguf stopped"]
 
 
 def test_a_file_of_another_size_is_refused_before_its_bytes(hub: FakeHub, fetch: Fetch) -> None:
