@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
     except HymtError as error:
         return _render(error.report(), given)
     except (KeyboardInterrupt, click.Abort):
-        return _render(CancelledError("interrupted", hint="The same command goes on from here.").report(), given)
+        return _render(CancelledError("interrupted").report(), given)
     except Exception as error:
         # The root of this front end: a defect is shown like any other error, not as a traceback.
         return _render(HymtError(f"internal error: {type(error).__name__}: {error}").report(), given)

@@ -65,8 +65,13 @@ class Origin:
 
 
 def find_origin(folder: Path) -> Origin:
-    """Return what the hub's client noted of a folder that it downloaded, in its cache or elsewhere."""
+    """Return what is noted of a folder: by our own downloader, or by the hub's client in its cache or elsewhere."""
+    from hymt_local.download import read_note  # it brings the whole HTTP machinery along
+
     folder = folder.resolve()
+    note = read_note(folder)
+    if note is not None:
+        return Origin(note.repo, note.revision or note.asked_revision)
     owner = folder.parent.parent.name
     if folder.parent.name == _SNAPSHOTS and owner.startswith(_MODELS):
         return Origin(owner.removeprefix(_MODELS).replace("--", "/", 1), _revision(folder.name))
@@ -94,33 +99,38 @@ def open_checkpoint(folder: Path, *, plain_id: str | None = None) -> Checkpoint:
     """
     if not folder.is_dir():
         what = "is a file, not a folder" if folder.exists() else "does not exist"
-        raise ModelFileError(f"{folder} {what}", hint="Give the folder that holds config.json and the safetensors.")
-    config = read_json(folder, "config.json")
-    if config is None:
-        raise ModelFileError(f"{folder} has no config.json", hint="Give the folder of a whole checkpoint.")
-    tensors = _locate_tensors(folder)
-    method = _quantization(folder, config, tensors)
-    if method:
-        raise UnsupportedModelError(
-            f"the checkpoint is quantized already ({method})",
-            hint=f"Convert from the bf16 checkpoint: {plain_id or 'the same id without -fp8, -FP8 or -GPTQ-Int4'}.",
+        raise ModelFileError(
+            f"{folder} {what}",
+            hint="Give the folder that holds config.json and the safetensors, or the model's id on the hub.",
         )
+    config = read_configuration(folder, plain_id=plain_id)
+    tensors = _locate_tensors(folder)
+    for name, tensor in tensors.items():
+        if name.endswith(_QUANTIZED_TENSORS) or tensor.dtype.startswith("F8_"):
+            raise _quantized(f"tensor {name}, {tensor.dtype}", plain_id)
     return Checkpoint(folder, config, tensors)
 
 
-def _quantization(folder: Path, config: Mapping[str, object], tensors: Mapping[str, CheckpointTensor]) -> str | None:
-    """Return how the weights are quantized, None when they are not: by config.json or what it should have said."""
+def read_configuration(folder: Path, *, plain_id: str | None = None) -> Mapping[str, object]:
+    """Return config.json of a folder that need not have its weights yet (arguments and errors as `open_checkpoint`)."""
+    config = read_json(folder, "config.json")
+    if config is None:
+        raise ModelFileError(f"{folder} has no config.json", hint="Give the folder of a whole checkpoint.")
     for key in ("quantization_config", "compression_config"):
         settings = config.get(key)
         if settings:
             kind = settings.get("quant_method") if isinstance(settings, dict) else None
-            return str(kind or f"{key} in config.json")
+            raise _quantized(str(kind or f"{key} in config.json"), plain_id)
     if (folder / "hf_quant_config.json").exists():
-        return "hf_quant_config.json"
-    for name, tensor in tensors.items():
-        if name.endswith(_QUANTIZED_TENSORS) or tensor.dtype.startswith("F8_"):
-            return f"tensor {name}, {tensor.dtype}"
-    return None
+        raise _quantized("hf_quant_config.json", plain_id)
+    return config
+
+
+def _quantized(how: str, plain_id: str | None) -> UnsupportedModelError:
+    return UnsupportedModelError(
+        f"the checkpoint is quantized already ({how})",
+        hint=f"Convert from the bf16 checkpoint: {plain_id or 'the same id without -fp8, -FP8 or -GPTQ-Int4'}.",
+    )
 
 
 def read_bytes(folder: Path, name: str) -> bytes | None:

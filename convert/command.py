@@ -5,9 +5,8 @@ It raises project errors and leaves their rendering to the program that runs it.
 
 from __future__ import annotations
 
-import contextlib
-import sys
-from collections.abc import Callable, Iterator
+import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,52 +15,140 @@ import click
 from hymt_local.sanitize import sanitize
 
 if TYPE_CHECKING:
-    from hymt_convert.conversion import ConversionPlan, ConversionReport, Progress
+    from hymt_convert.conversion import ConversionPlan, ConversionReport
+    from hymt_convert.progress_bar import ProgressBar
+    from hymt_convert.source import HubSource, LocalSource
+    from hymt_local.catalog import ModelSpec
+    from hymt_local.installed import ModelStore
+    from hymt_local.paths import Paths
 
 
 @click.command("convert")
-@click.argument("source", type=click.Path(path_type=Path))
+@click.argument("source")
 @click.option(
     "--quant", "-q", "quantizations", multiple=True, metavar="TYPE", default=("Q4_K_M",), show_default=True,
     help="Type of the result: Q8_0, Q6_K, Q5_K_M, Q4_K_M ... or F16, BF16, F32; may be repeated.",
 )  # fmt: skip
 @click.option(
-    "--output", "-o", "output_folder", type=click.Path(path_type=Path), default=Path(), show_default="this folder",
-    help="Folder for the files, created if need be; a file of the same name is replaced.",
+    "--output", "-o", "output_folder", type=click.Path(path_type=Path),
+    help="Folder for the files, created if need be; a file of the same name is replaced.  [default: the models folder, "
+    "where the result is ready to be used; this folder for a model that is not in the catalog]",
 )  # fmt: skip
-@click.option("--name", help="Name of the model and stem of the file names.  [default: the folder's name]")
-@click.option("--source-id", help="Where the checkpoint comes from, recorded in the file: tencent/Hunyuan-MT-7B.")
-@click.option("--licence", help="Licence of the weights, recorded in the file.")
+@click.option("--as", "as_id", metavar="ID", help="Which model of the catalog it is; `none` when it is none.")
+@click.option("--name", help="Name of the model and stem of the file names.  [default: its id, or the folder's name]")
+@click.option("--source-id", help="Where a folder comes from, recorded in the file: tencent/Hunyuan-MT-7B@REVISION.")
+@click.option("--licence", help="Licence of the weights, recorded in the file.  [default: the catalog's]")
 @click.option("--threads", type=click.IntRange(min=1), help="Threads of the quantizer.  [default: one per core]")
-@click.option("--dry-run", is_flag=True, help="Check the checkpoint and show the plan; write nothing.")
+@click.option("--dry-run", is_flag=True, help="Check the checkpoint and show the plan; fetch and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan or the result as JSON.")
-def convert_command(
-    source: Path, quantizations: tuple[str, ...], output_folder: Path, dry_run: bool, as_json: bool, **options: Any
-) -> None:
-    """Convert a checkpoint folder (config.json, safetensors, tokenizer) to GGUF files.
+def convert_command(source: str, as_json: bool, dry_run: bool, **options: Any) -> None:
+    """Convert a checkpoint (config.json, safetensors, tokenizer) to GGUF files.
 
-    SOURCE is the folder as published on the hub. Neither torch nor transformers is needed.
+    SOURCE is a folder as published on the hub, or what to fetch: an id of the catalog such as Hunyuan-MT-7B, or
+    OWNER/NAME[@REVISION]. Neither torch nor transformers is needed, and no code of the checkpoint is run.
+
+    A conversion that was interrupted goes on where it stopped when the same command is given again.
     """
-    from hymt_convert.conversion import ConversionRequest, plan_conversion, run_conversion
+    from hymt_convert.progress_bar import ProgressBar
+    from hymt_local.errors import CancelledError
 
-    plan = plan_conversion(ConversionRequest(source, output_folder, quantizations, **options))
+    try:
+        with ProgressBar() as bar:
+            table = _run(source, bar, dry_run=dry_run, **options)
+    except KeyboardInterrupt:
+        raise CancelledError("interrupted", hint="The same command goes on from here.") from None
+    _print(table, as_json=as_json)
+
+
+def _run(
+    source: str, bar: ProgressBar, *, dry_run: bool, output_folder: Path | None, source_id: str | None, **options: Any
+) -> dict[str, object]:
+    """Plan, and unless it is only to be shown, run the plan and register what came out."""
+    from hymt_convert.conversion import ConversionRequest, plan_conversion, run_conversion
+    from hymt_convert.source import HubSource, parse_source
+    from hymt_local.catalog import load_catalog
+    from hymt_local.installed import ModelStore
+    from hymt_local.paths import Paths
+
+    paths = Paths.from_environment(os.environ)
+    catalog = load_catalog(paths.catalog_file)
+    named = parse_source(source, catalog)
+    if isinstance(named, HubSource) and named.spec is not None:
+        _show_licence(named.spec)
+    folder = _obtain(named, paths, bar, offline=dry_run)
+    source_id = source_id or (str(named.origin) if isinstance(named, HubSource) else None)
+    target = paths.models_dir if output_folder is None else output_folder
+    plan = plan_conversion(ConversionRequest(folder, target, source_id=source_id, catalog=catalog, **options))
+    if output_folder is None and plan.identity.spec is None:
+        plan = plan.moved_to(Path())
+    _show_notes(plan, has_shown_licence=isinstance(named, HubSource) and named.spec is not None)
+    if dry_run:
+        return _plan_table(plan)
+    report = run_conversion(plan, on_progress=bar.show)
+    _warn_of_fallbacks(report)
+    refs = _register(plan, report, ModelStore(paths, catalog), bar) if output_folder is None else {}
+    return _report_table(report, refs)
+
+
+def _obtain(named: LocalSource | HubSource, paths: Paths, bar: ProgressBar, *, offline: bool) -> Path:
+    from hymt_convert.source import LocalSource, fetch
+
+    if isinstance(named, LocalSource):
+        return named.folder
+    folder = fetch(
+        named, paths.cache_dir / "checkpoints", environ=os.environ, offline=offline, on_progress=bar.show_download
+    )
+    _note(f"the checkpoint is in {folder}; delete it when you no longer need it")
+    return folder
+
+
+def _register(plan: ConversionPlan, report: ConversionReport, store: ModelStore, bar: ProgressBar) -> dict[Path, str]:
+    """Make the files of a known model usable by name; returns what to type for each."""
+    spec = plan.identity.spec
+    if spec is None:
+        _note("the model is not in the catalog, so nothing is registered: see `hymt models import --help`")
+        return {}
+    refs: dict[Path, str] = {}
+    for file in report.files:
+        refs[file.path] = store.import_file(file.path, as_id=spec.id, on_progress=bar.show_hashing).ref
+    return refs
+
+
+def _show_notes(plan: ConversionPlan, *, has_shown_licence: bool) -> None:
+    from hymt_convert.workspace import sweep
+
+    if plan.identity.spec is not None and not has_shown_licence:
+        _show_licence(plan.identity.spec)
     for warning in plan.warnings:
         click.echo(f"warning: {sanitize(warning)}", err=True)
-    if dry_run:
-        _print(_plan_table(plan), as_json=as_json)
-        return
-    with _progress_bar() as on_progress:
-        report = run_conversion(plan, on_progress=on_progress)
-    _warn_of_fallbacks(report)
-    _print(_report_table(report), as_json=as_json)
+    for left in sweep(plan.request.output_folder, except_name=plan.name):
+        state = "was removed" if left.is_removed else "can go on if the same command is given again"
+        _note(f"an interrupted conversion of {left.name} ({left.size_bytes / 1e9:.1f} GB) {state}")
+
+
+def _show_licence(spec: ModelSpec) -> None:
+    """Say what the weights may be used for before anything is done with them."""
+    licence = spec.licence
+    where = f" ({licence.url})" if licence.url else ""
+    _note(f"{spec.id} is under the {licence.title}{where}")
+    if licence.note:
+        _note(licence.note)
+
+
+def _note(text: str) -> None:
+    click.echo(f"note: {sanitize(text)}", err=True)
 
 
 def _plan_table(plan: ConversionPlan) -> dict[str, object]:
     count = sum(tensor.element_count for tensor in plan.model.tensors)
     tensor_types = sorted(frozenset().union(*(tensor.dtypes for tensor in plan.model.tensors)))
     settings = {key.split(".", maxsplit=1)[1]: value for key, value in plan.model.metadata.items()}
+    spec = plan.identity.spec
     return {
         "name": plan.name,
+        "model": spec.id if spec is not None else None,
+        "source": str(plan.origin) or None,
+        "licence": plan.request.licence or (spec.licence.id if spec is not None else None),
         "architecture": plan.model.architecture,
         "parameters": count,
         "tensors": len(plan.model.tensors),
@@ -75,13 +162,14 @@ def _plan_table(plan: ConversionPlan) -> dict[str, object]:
     }
 
 
-def _report_table(report: ConversionReport) -> dict[str, object]:
+def _report_table(report: ConversionReport, refs: dict[Path, str]) -> dict[str, object]:
     files = [
         {
             "path": str(file.path),
             "quantization": file.quantization,
             "size_bytes": file.size_bytes,
             "fallbacks": dict(file.fallbacks),
+            "model": refs.get(file.path),
         }
         for file in report.files
     ]
@@ -94,18 +182,24 @@ def _print(table: dict[str, object], *, as_json: bool) -> None:
 
         click.echo(msgspec.json.format(msgspec.json.encode(table), indent=2))
         return
+    for line in _lines(table):
+        click.echo(sanitize(line))
+
+
+def _lines(table: dict[str, object]) -> Iterable[str]:
     for key, value in table.items():
         if key == "files" and isinstance(value, list):
             for file in value:
-                click.echo(sanitize(_file_line(file)))
-        else:
-            click.echo(sanitize(f"{key}: {value}"))
+                yield _file_line(file)
+        elif value is not None:
+            yield f"{key}: {value}"
 
 
 def _file_line(file: Any) -> str:
     if isinstance(file, str):
         return f"file: {file}"
-    return f"{file['path']}  {file['quantization']}  {file['size_bytes'] / 1e6:.1f} MB"
+    usage = f"  hymt -m {file['model']}" if file["model"] else ""
+    return f"{file['path']}  {file['quantization']}  {file['size_bytes'] / 1e6:.1f} MB{usage}"
 
 
 def _warn_of_fallbacks(report: ConversionReport) -> None:
@@ -114,29 +208,3 @@ def _warn_of_fallbacks(report: ConversionReport) -> None:
             kinds = ", ".join(sorted(set(file.fallbacks.values())))
             what = f"{len(file.fallbacks)} tensors of {sanitize(file.path.name)} are stored as {kinds}"
             click.echo(f"warning: {what}: {file.quantization} cannot divide their rows", err=True)
-
-
-@contextlib.contextmanager
-def _progress_bar() -> Iterator[Callable[[Progress], None] | None]:
-    """Draw on a terminal only; elsewhere nothing is printed until the end."""
-    if not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
-
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TaskProgressColumn(show_speed=True),
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=Console(stderr=True)) as bar:
-        tasks: dict[str, Any] = {}
-
-        def show(progress: Any) -> None:
-            if progress.step not in tasks:
-                tasks[progress.step] = bar.add_task(progress.step, total=progress.total)
-            bar.update(tasks[progress.step], completed=progress.done)
-
-        yield show

@@ -11,7 +11,7 @@ import hashlib
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -84,6 +84,11 @@ class ConversionPlan:
     """The type the quantizer reads: one that holds the checkpoint's weights exactly."""
     estimated_bytes: int
     """Disk space needed while converting, an upper bound."""
+
+    def moved_to(self, folder: Path) -> ConversionPlan:
+        """Return the same plan with another output folder."""
+        outputs = {kind: folder / path.name for kind, path in self.outputs.items()}
+        return replace(self, request=replace(self.request, output_folder=folder), outputs=outputs)
 
     @property
     def warnings(self) -> tuple[str, ...]:

@@ -78,7 +78,13 @@ def test_the_result_as_json(folder: Path, tmp_path: Path, capsys: pytest.Capture
     assert main([str(folder), "--quant", "f16", "-o", str(tmp_path), "--json"]) == 0
     file = json.loads(capsys.readouterr().out)["files"][0]
     path = tmp_path / "toy-F16.gguf"
-    assert file == {"path": str(path), "quantization": "F16", "size_bytes": path.stat().st_size, "fallbacks": {}}
+    assert file == {
+        "path": str(path),
+        "quantization": "F16",
+        "size_bytes": path.stat().st_size,
+        "fallbacks": {},
+        "model": None,
+    }
 
 
 def test_a_replaced_type_is_a_warning(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
