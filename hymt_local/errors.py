@@ -6,6 +6,7 @@ use. The core raises; only the edges (CLI, TUI, server) render.
     HymtError
     ├── UsageError              2  LanguageError · EmptyInputError · InputEncodingError · ConfigError
     ├── ModelError              3  ModelNotFoundError · ModelFileError · UnsupportedModelError · NotCoveredError
+    │                              · DownloadError
     ├── EngineError             4  EngineUnavailableError · EngineLoadError · DecodeError · ContextOverflowError
     │                              · SegmentRejectedError
     ├── DocumentError           5
@@ -127,6 +128,13 @@ class NotCoveredError(ModelError):
     """The text lies outside the closed domain of a demo model, which would answer it fluently and wrongly."""
 
     code = "not_covered"
+
+
+class DownloadError(ModelError):
+    """A model file or its description cannot be had: no network, refused access, or an answer that makes no sense."""
+
+    code = "download"
+    http_status = 502
 
 
 class EngineError(HymtError):

@@ -4,11 +4,11 @@ The only part of the program that opens sockets to other machines, and only when
 """
 
 from hymt_local.download.checkpoint import SourceNote, fetch_checkpoint, read_note
-from hymt_local.download.failures import DownloadError
 from hymt_local.download.fetch import fetch_file, fetch_model
 from hymt_local.download.progress import DownloadEvent, DownloadProgress, DownloadWaiting, ProgressCallback
 from hymt_local.download.remote_file import RemoteFile
 from hymt_local.download.session import Patience
+from hymt_local.errors import DownloadError
 
 __all__ = [
     "DownloadError",

@@ -14,13 +14,12 @@ from pathlib import Path
 import msgspec
 
 from hymt_local.config import write_atomically
-from hymt_local.download.failures import DownloadError
 from hymt_local.download.listing import list_repository
 from hymt_local.download.obtain import check_space, make_folder, missing_bytes, obtain
 from hymt_local.download.progress import ProgressCallback
 from hymt_local.download.remote_file import DEFAULT_REVISION, RemoteFile, RepoListing
 from hymt_local.download.session import Patience, Session, open_session
-from hymt_local.errors import ModelError, ModelFileError, UnsupportedModelError
+from hymt_local.errors import DownloadError, ModelError, ModelFileError, UnsupportedModelError
 
 NOTE_NAME = ".hymt-source.json"
 _COMMIT = re.compile(r"[0-9a-f]{40}")

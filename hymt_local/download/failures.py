@@ -1,15 +1,8 @@
-"""Why a download stops: the error that callers see, and two signals between the layers of this package."""
+"""Why an attempt stops: two signals between the layers of this package; callers see errors only."""
 
 from __future__ import annotations
 
-from hymt_local.errors import HymtError, ModelError
-
-
-class DownloadError(ModelError):
-    """A file or its description cannot be had: no network, refused access, or an answer that makes no sense."""
-
-    code = "download"
-    http_status = 502
+from hymt_local.errors import HymtError
 
 
 class TransientFailure(Exception):

@@ -14,12 +14,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 import hymt_local
-from hymt_local.download.failures import DownloadError, TransientFailure
+from hymt_local.download.failures import TransientFailure
 from hymt_local.download.network import Network, explain, is_loopback, offline_error
 from hymt_local.download.remote_file import RemoteFile, RepoListing, is_usable_name
 from hymt_local.download.session import Session, retry_after_s
 from hymt_local.download.stream import gated_error, refused_error
-from hymt_local.errors import HymtError, ModelNotFoundError
+from hymt_local.errors import DownloadError, HymtError, ModelNotFoundError
 
 if TYPE_CHECKING:
     import httpx2

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from hymt_local.download import hub, modelscope
-from hymt_local.download.failures import DownloadError, SourceFailure
+from hymt_local.download.failures import SourceFailure
 from hymt_local.download.hub_cache import cached_listing
 from hymt_local.download.network import Source
 from hymt_local.download.remote_file import DEFAULT_REVISION, RepoListing, check_repository
 from hymt_local.download.session import Session, with_retries
-from hymt_local.errors import HymtError
+from hymt_local.errors import DownloadError, HymtError
 
 
 def list_repository(repo: str, revision: str, *, session: Session) -> RepoListing:

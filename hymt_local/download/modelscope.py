@@ -7,12 +7,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from hymt_local.download.failures import DownloadError, SourceFailure, TransientFailure
+from hymt_local.download.failures import SourceFailure, TransientFailure
 from hymt_local.download.network import Source, modelscope_id
 from hymt_local.download.remote_file import RemoteFile, RepoListing, is_usable_name
 from hymt_local.download.session import Session, retry_after_s
 from hymt_local.download.stream import RemoteStream
-from hymt_local.errors import ModelNotFoundError
+from hymt_local.errors import DownloadError, ModelNotFoundError
 
 MOST_BYTES = 4 * 1024 * 1024
 """A listing of 10000 files has less."""

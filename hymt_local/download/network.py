@@ -19,9 +19,8 @@ from typing import Literal
 from urllib.parse import SplitResult, quote, urljoin, urlsplit
 
 import hymt_local
-from hymt_local.download.failures import DownloadError
 from hymt_local.download.remote_file import RemoteFile
-from hymt_local.errors import ConfigError
+from hymt_local.errors import ConfigError, DownloadError
 
 HUB = "https://huggingface.co"
 MODELSCOPE = "https://www.modelscope.cn"

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
-from hymt_local.download.failures import DownloadError, SourceFailure, TransientFailure
+from hymt_local.download.failures import SourceFailure, TransientFailure
 from hymt_local.download.network import Network, Source
 from hymt_local.download.progress import ProgressCallback, ProgressMeter, ignore_progress
-from hymt_local.errors import CancelledError
+from hymt_local.errors import CancelledError, DownloadError
 
 CANCEL_POLL_S = 0.1
 _COUNTDOWN_STEP_S = 1.0

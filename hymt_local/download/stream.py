@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import NoReturn
 from urllib.parse import urlsplit
 
-from hymt_local.download.failures import DownloadError, SourceFailure, TransientFailure
+from hymt_local.download.failures import SourceFailure, TransientFailure
 from hymt_local.download.network import explain, is_certificate_error
 from hymt_local.download.remote_file import RemoteFile
 from hymt_local.download.session import CANCEL_POLL_S, Session, retry_after_s
-from hymt_local.errors import ModelNotFoundError
+from hymt_local.errors import DownloadError, ModelNotFoundError
 
 CHUNK_BYTES = 256 * 1024
 _READ_AHEAD = 8

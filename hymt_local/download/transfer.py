@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from hymt_local.download.failures import DownloadError, SourceFailure, TransientFailure
+from hymt_local.download.failures import SourceFailure, TransientFailure
 from hymt_local.download.network import Source
 from hymt_local.download.part_file import PartFile, remove_other_parts
 from hymt_local.download.remote_file import RemoteFile
 from hymt_local.download.session import Attempts, Session
 from hymt_local.download.stream import RemoteStream, ResponseHead, check_status
-from hymt_local.errors import HymtError, ModelFileError
+from hymt_local.errors import DownloadError, HymtError, ModelFileError
 
 WHOLE_TRIES = 2
 """A wrong hash is tried once more: a bit can flip on the way or on the disk, twice it is the source."""
