@@ -20,7 +20,7 @@ REPOSITORY = Path(__file__).parents[2]
 CONSTRAINTS = ("constraints.txt", "constraints-dev.txt")
 MAX_FILE_BYTES = 9_000_000
 MACHINE_PATH = re.compile(r"(?<![\w.])/(?:root|home|work|tmp)/\w")
-REGISTRY_HOST = re.compile("|".join(["py" + r"pi\.org", "pythonhosted", r"registry\.npm" + "js", r"deb\.deb" + "ian"]))
+REGISTRY_HOST = re.compile(r"[p]ypi\.org|[p]ythonhosted|[r]egistry\.npmjs|[d]eb\.debian")
 
 
 @cache
