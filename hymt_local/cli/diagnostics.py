@@ -54,11 +54,11 @@ def abandon(stream: TextIO) -> None:
 
 
 class ProgressLine:
-    """One self-erasing line on stderr; silent when stderr is not a terminal."""
+    """One self-erasing line on stderr; silent when stderr is not a terminal that can erase."""
 
     def __init__(self) -> None:
         self._is_shown = False
-        self._is_active = sys.stderr.isatty()
+        self._is_active = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
     def show(self, label: str, fraction: float) -> None:
         """Draw the bar; `fraction` is 0.0 to 1.0. The cursor must be at the start of a line."""

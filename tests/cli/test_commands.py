@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from hymt_local import __version__, installed
+from hymt_local.application import Application
+from hymt_local.cli.demo import SAMPLES
 from hymt_local.config import setting_names
+from hymt_local.engine.scripted import ScriptedBackend, cut, open_scripted, reply
 from hymt_local.language import LANGUAGES
 from tests.cli.conftest import Completed, RunHymt
 from tests.toy_models import write_toy_model
@@ -368,10 +372,10 @@ def test_doctor_stops_at_a_configuration_nobody_can_read(hymt_here: RunHymt) -> 
 # bench
 
 
-def test_bench_measures_a_model(hymt: RunHymt, hymt_here: RunHymt, toy: Path) -> None:
+def test_bench_measures_a_model(hymt_here: RunHymt, toy: Path) -> None:
     hymt_here("models", "import", str(toy), "--as", ANY_ID)
     sizes = ("--prompt-tokens", "16", "--output-tokens", "8", "--runs", "2")
-    result = parsed(hymt("bench", "-m", ANY_ID, "--json", *sizes))
+    result = parsed(hymt_here("bench", "-m", ANY_ID, "--json", *sizes))
     assert set(result) == {
         "model", "quantization", "machine", "load_s", "prompt_tokens", "prompt_tokens_per_s", "output_tokens",
         "output_tokens_per_s", "runs",
@@ -391,3 +395,34 @@ def test_bench_of_a_prompt_that_does_not_fit_is_refused(hymt_here: RunHymt, toy:
     done = hymt_here("bench", "-m", ANY_ID, "--prompt-tokens", "4096", environ={"HYMT_CONTEXT_LENGTH": "256"})
     assert done.status == 4
     assert "256" in the_error(done)
+
+
+# demo
+
+
+def test_demo_translates_its_samples_into_every_language_with_timings(hymt_here: RunHymt) -> None:
+    done = hymt_here("demo", "-m", "echo")
+    assert (done.status, done.err) == (0, "")
+    lines = done.text.splitlines()
+    n_translations = len(SAMPLES) * (len(LANGUAGES) - 1)
+    assert lines[-1].startswith(f"{n_translations} of {n_translations} translations in ")
+    shown = [line for line in lines if re.fullmatch(r"  fr      French      .+   \(\d+ ms, \d+ tokens\)", line)]
+    assert len(shown) == len(SAMPLES)
+    assert "Good morning." in shown[0]
+
+
+def test_demo_counts_what_fails_and_says_so_in_its_status(hymt_here: RunHymt, monkeypatch: pytest.MonkeyPatch) -> None:
+    opener = open_scripted(ScriptedBackend(reply("Bonjour"), cut("Bon")))
+    monkeypatch.setattr(Application, "_opener", lambda *_: opener)
+    done = hymt_here("demo", "-m", "echo")
+    n_translations = len(SAMPLES) * (len(LANGUAGES) - 1)
+    assert done.status == 1
+    assert f"\n0 of {n_translations} translations in " in done.text
+    assert done.text.count("Bon   (failed)\n") == n_translations
+    assert done.err.count("error: the answer was cut off after 3 tokens\n") == n_translations
+
+
+@pytest.mark.usefixtures("no_demo")
+def test_demo_without_its_model_is_one_error(hymt_here: RunHymt) -> None:
+    done = hymt_here("demo")
+    assert (done.status, the_error(done)) == (3, "model demo is not installed")

@@ -33,7 +33,7 @@ class Terminal:
             stdin=slave,
             stdout=slave,
             stderr=slave,
-            env=dict(environ),
+            env={**environ, "TERM": "xterm"},
             cwd=REPOSITORY,
             start_new_session=True,
         )

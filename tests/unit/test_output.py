@@ -297,6 +297,7 @@ def test_a_bar_is_drawn_on_a_terminal_and_erased(monkeypatch: pytest.MonkeyPatch
     terminal = io.StringIO()
     monkeypatch.setattr(terminal, "isatty", lambda: True)
     monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "xterm")
     progress = ProgressLine()
     progress.clear()
     assert terminal.getvalue() == ""
@@ -306,6 +307,15 @@ def test_a_bar_is_drawn_on_a_terminal_and_erased(monkeypatch: pytest.MonkeyPatch
     progress.clear()
     lines = terminal.getvalue().split("\r\x1b[2K")
     assert lines == ["", "loading \ufffd[2J " + "━" * 12 + "╌" * 12 + "  50%", "loading " + "━" * 24 + " 100%", ""]
+
+
+def test_no_bar_is_drawn_where_it_cannot_be_erased(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = io.StringIO()
+    monkeypatch.setattr(terminal, "isatty", lambda: True)
+    monkeypatch.setattr(sys, "stderr", terminal)
+    monkeypatch.setenv("TERM", "dumb")
+    ProgressLine().show("loading", 0.5)
+    assert terminal.getvalue() == ""
 
 
 def test_no_bar_is_drawn_elsewhere(capsys: pytest.CaptureFixture[str]) -> None:
