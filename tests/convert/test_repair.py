@@ -16,7 +16,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-import hymt_convert.repair
 from hymt_convert.chat_templates import CHAT_TEMPLATES, template_fault
 from hymt_convert.header_faults import BOS, EOS, EOT, PAD, SEPARATORS, TEMPLATE, Fault, find_faults, identify
 from hymt_convert.repair import FILLER_KEY, recover, repair_file
@@ -155,7 +154,7 @@ def interrupt_while_patching(path: Path, key: str, value: int | None, monkeypatc
             raise KeyboardInterrupt
         sync(handle)
 
-    monkeypatch.setattr(hymt_convert.repair.os, "fsync", interrupted)
+    monkeypatch.setattr(os, "fsync", interrupted)
     with pytest.raises(KeyboardInterrupt):
         repair_file(path, {key: value})
     monkeypatch.undo()
