@@ -113,10 +113,12 @@ def test_errors_are_json_on_request(hymt_here: RunHymt) -> None:
 def test_settings_come_from_file_environment_and_flag_in_this_order(hymt_here: RunHymt) -> None:
     assert hymt_here("config", "set", "target_lang", "french").out == b"target_lang = fr\n"
     assert hymt_here("config", "set", "model", "echo").status == 0
-    assert json.loads(hymt_here("--json", "hello").out)["target_lang"] == "fr"
+    assert json.loads(hymt_here("--json", "Where is the station?").out)["target_lang"] == "fr"
     environ = {"HYMT_TARGET_LANG": "de"}
-    assert json.loads(hymt_here("--json", "hello", environ=environ).out)["target_lang"] == "de"
-    assert json.loads(hymt_here("--json", "hello", "-t", "es", environ=environ).out)["target_lang"] == "es"
+    assert json.loads(hymt_here("--json", "Where is the station?", environ=environ).out)["target_lang"] == "de"
+    assert (
+        json.loads(hymt_here("--json", "Where is the station?", "-t", "es", environ=environ).out)["target_lang"] == "es"
+    )
 
 
 def test_an_unwritable_data_folder_loses_the_cache_and_not_the_translation(
