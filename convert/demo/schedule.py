@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-ROW_POSITIONS = 3600
-"""Source and answer positions of one batch, padding included."""
 POOL = 24
 """Batches drawn at a time and grouped by length."""
 CLIP = 1.0
@@ -23,16 +21,30 @@ class Cycle:
     """One rise and fall of the learning rate, with an optimizer of its own."""
 
     steps: int
+    span: int | None = None
+    """Steps after which the rate is at its lowest, when the cycle ends before."""
     peak_rate: float = 3e-3
+    row_positions: int = 3600
+    """Source and answer positions of one batch, padding included."""
     shares: Mapping[str, float] = field(default_factory=lambda: _SHARES)
     """Share of each group of items in the draws, whatever its number of items; an item's weight counts inside it."""
 
     def rate(self, step: int) -> float:
         """Warm-up, constant, then linear down to a fiftieth."""
-        warm_up = max(1, min(_WARM_UP_STEPS, self.steps // 10))
-        left = (self.steps - step) / (self.steps * (1 - _CONSTANT_SHARE))
+        span = self.span or self.steps
+        warm_up = max(1, min(_WARM_UP_STEPS, span // 10))
+        left = (span - step) / (span * (1 - _CONSTANT_SHARE))
         return self.peak_rate * min(1.0, (step + 1) / warm_up) * max(_FINAL_SHARE, min(1.0, left))
 
 
-CYCLES = (Cycle(4000),)
+# First the languages and the patterns of the sentences; then, in smaller batches, what has to be known by heart.
+CYCLES = (
+    Cycle(3250, span=4000),
+    Cycle(
+        4400,
+        peak_rate=2e-3,
+        row_positions=2400,
+        shares={"phrase": 0.27, "template": 0.33, "date": 0.10, "cldr": 0.30},
+    ),
+)
 STEPS = sum(cycle.steps for cycle in CYCLES)
