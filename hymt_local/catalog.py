@@ -265,7 +265,7 @@ def _read(path: Path, *, base: _CatalogFile | None = None) -> _CatalogFile:
         _require_unique("id", (spec.id.lower() for spec in specs))
     except OSError as error:
         raise ConfigError(f"{path}: {error.strerror}", hint="check that the file can be read") from error
-    except ValueError as error:  # broken UTF-8 or TOML, msgspec's ValidationError, and our own rules
+    except (ValueError, RecursionError) as error:  # broken UTF-8 or TOML, deep nesting, msgspec's and our own rules
         raise ConfigError(f"{path}: {error}", hint="see models.toml of hymt-local for the form of a catalog") from error
     return _CatalogFile(specs, shared)
 

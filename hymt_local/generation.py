@@ -235,21 +235,22 @@ class SegmentGenerator:
 
     async def _generate(self, prepared: Prepared, index: int, *, sampling: SamplingParams, is_streamed: bool) -> Answer:
         request = self._request(prepared, sampling)
-        record = _Record(prepared, watches_loops=self._spec.kind != "test")
+        least = self._coverage.min_probability if self._coverage else 0.0
+        record = _Record(prepared, watches_loops=self._spec.kind != "test", least_probability=least)
         async with _closing(self._engine.generate(request)) as events:
             async for event in events:
                 if isinstance(event, PromptRead):
                     self._emit(PromptProgress(index, event.done, event.total))
                 elif isinstance(event, TokensGenerated):
                     text = record.add(event)
+                    if record.is_looping or record.is_unsure:
+                        break
                     if is_streamed:
                         self._emit_text(index, text)
-                    if record.is_looping:
-                        break
                 else:
                     record.done = event
         rest = record.finish()
-        if is_streamed:
+        if is_streamed and not record.is_unsure:
             self._emit_text(index, rest)
         return self._judge(record)
 
@@ -278,7 +279,7 @@ class SegmentGenerator:
     def _fault(self, record: _Record, target: str) -> tuple[HymtError | None, bool]:
         """Return what is wrong with an answer, and whether another attempt may mend it."""
         source = record.prepared.source
-        if self._coverage and record.lowest_probability < self._coverage.min_probability:
+        if record.is_unsure:
             return not_covered(source), False
         if record.is_looping:
             return _rejected("the answer repeats itself"), True
@@ -300,6 +301,8 @@ class _Record:
 
     prepared: Prepared
     watches_loops: bool
+    least_probability: float
+    """A token below it shows that the source lies outside a closed domain; what follows is not worth waiting for."""
     done: GenerationDone | None = None
     lowest_probability: float = 1.0
     is_looping: bool = False
@@ -316,6 +319,10 @@ class _Record:
             self._n_checked = len(self._ids)
             self.is_looping = repeats_at_end(self._ids, allowed=self.prepared.prompt)
         return self._keep(self._stream.feed(event.data))
+
+    @property
+    def is_unsure(self) -> bool:
+        return self.lowest_probability < self.least_probability
 
     def finish(self) -> str:
         """Return what a broken last character leaves."""

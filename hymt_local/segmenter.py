@@ -176,11 +176,17 @@ def _cut(text: str, ends: Iterable[int]) -> list[str]:
     return [text[start:end] for start, end in pairwise([*cuts, len(text)])]
 
 
+_TRIED_CUTS = 2_000
+"""Places looked at around the middle: a run without a good one may be megabytes long."""
+
+
 def _halves(text: str) -> list[str]:
     """Cut near the middle: beside a literal or a word of Latin letters or digits if there is one, else anywhere."""
     whole = [literal.span for literal in find_literals(text)]
     second_best = None
-    for place in _outward(len(text)):
+    for tried, place in enumerate(_outward(len(text))):
+        if second_best and tried > _TRIED_CUTS:
+            break
         if not is_grapheme_boundary(text, place):
             continue
         is_inside = any(span.start < place < span.end for span in whole)

@@ -29,6 +29,7 @@ from hymt_local.events import TokenUsage
 CONTEXT_LENGTH = 1 << 20
 _BEHAVIOUR_VERSION = "1"
 _WORD = re.compile(rb"[ \t\r\n]*[^ \t\r\n]*")
+_MOST_PIECES = 512
 
 _KEPT = re.compile(
     r"""
@@ -106,19 +107,26 @@ class EchoBackend(Backend):
         yield PromptRead(done=len(request.prompt), total=len(request.prompt))
         n_sent = 0
         reason = FinishReason.LENGTH if len(answer) > request.max_tokens else FinishReason.STOP
-        for word in _WORD.findall(answer[: request.max_tokens]):
+        for piece in _pieces(answer[: request.max_tokens]):
             if is_cancelled():
                 reason = FinishReason.CANCELLED
                 break
-            if word:
-                n_sent += len(word)
-                yield TokensGenerated(tuple(word), word, (1.0,) * len(word) if request.probabilities else ())
+            n_sent += len(piece)
+            yield TokensGenerated(tuple(piece), piece, (1.0,) * len(piece) if request.probabilities else ())
         elapsed_s = time.perf_counter() - started
         usage = TokenUsage(prompt_tokens=len(request.prompt), output_tokens=n_sent, decode_s=elapsed_s)
         yield GenerationDone(reason, usage)
 
     def close(self) -> None:
         """Do nothing: there is nothing to free."""
+
+
+def _pieces(answer: bytes) -> Iterator[bytes]:
+    """Yield an answer word by word, a long one in larger steps: an event per word of a megabyte would take seconds."""
+    words = [word for word in _WORD.findall(answer) if word]
+    step = 1 + len(words) // _MOST_PIECES
+    for start in range(0, len(words), step):
+        yield b"".join(words[start : start + step])
 
 
 def open_echo() -> BackendOpener:

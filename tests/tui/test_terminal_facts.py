@@ -97,7 +97,7 @@ def test_a_pipe_is_not_asked() -> None:
         ({"TERM_PROGRAM": "Apple_Terminal"}, True),
         ({"TERM": "mlterm"}, True),
         ({"TERM": "xterm-256color"}, False),
-        ({"VTE_VERSION": "7000", "TMUX": "/tmp/tmux-1000/default,1,0"}, False),
+        ({"VTE_VERSION": "7000", "TMUX": "socket,1,0"}, False),
         ({"KONSOLE_VERSION": "221203", "TERM": "screen"}, False),
     ],
 )
