@@ -16,7 +16,7 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the command and return the exit status; errors are rendered as one line what and one line hint."""
     given = sys.argv[1:] if arguments is None else arguments
     try:
-        convert_command.main(given, prog_name="python -m hymt_convert", standalone_mode=False)
+        status = convert_command.main(given, prog_name="python -m hymt_convert", standalone_mode=False)
     except click.exceptions.Exit as request:
         return request.exit_code
     except click.ClickException as error:
@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> int:
     except Exception as error:
         # The root of this front end: a defect is shown like any other error, not as a traceback.
         return _render(HymtError(f"internal error: {type(error).__name__}: {error}").report(), given)
-    return 0
+    return status if isinstance(status, int) else 0
 
 
 def _render(report: ErrorReport, arguments: list[str]) -> int:

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hymt_convert.subcommands import CommandWithSubcommands
+from hymt_convert.verify_command import quality_lines
 from hymt_local.sanitize import sanitize
 
 if TYPE_CHECKING:
@@ -23,7 +25,7 @@ if TYPE_CHECKING:
     from hymt_local.paths import Paths
 
 
-@click.command("convert")
+@click.command("convert", cls=CommandWithSubcommands)
 @click.argument("source")
 @click.option(
     "--quant", "-q", "quantizations", multiple=True, metavar="TYPE", default=("Q4_K_M",), show_default=True,
@@ -38,16 +40,25 @@ if TYPE_CHECKING:
 @click.option("--name", help="Name of the model and stem of the file names.  [default: its id, or the folder's name]")
 @click.option("--source-id", help="Where a folder comes from, recorded in the file: tencent/Hunyuan-MT-7B@REVISION.")
 @click.option("--licence", help="Licence of the weights, recorded in the file.  [default: the catalog's]")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads of the quantizer.  [default: one per core]")
+@click.option("--imatrix", is_flag=True, help="Compute an importance matrix, which the types below 3 bits need.")
+@click.option("--imatrix-file", type=click.Path(path_type=Path), metavar="FILE", help="Use this importance matrix.")
+@click.option(
+    "--tensor-type", "tensor_types", multiple=True, metavar="NAME=TYPE",
+    help="Type of the tensors in whose names the regular expression NAME is found, as attn_v=Q6_K; may be repeated.",
+)  # fmt: skip
+@click.option("--quality", is_flag=True, help="Measure what the types cost, even if no unquantized file is kept.")
+@click.option("--no-verify", is_flag=True, help="Do not load the finished files and translate with them.")
+@click.option("--threads", type=click.IntRange(min=1), help="Threads of llama.cpp.  [default: one per core]")
 @click.option("--dry-run", is_flag=True, help="Check the checkpoint and show the plan; fetch and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan or the result as JSON.")
-def convert_command(source: str, as_json: bool, dry_run: bool, **options: Any) -> None:
+def convert_command(source: str, as_json: bool, dry_run: bool, **options: Any) -> int:
     """Convert a checkpoint (config.json, safetensors, tokenizer) to GGUF files.
 
     SOURCE is a folder as published on the hub, or what to fetch: an id of the catalog such as Hunyuan-MT-7B, or
     OWNER/NAME[@REVISION]. Neither torch nor transformers is needed, and no code of the checkpoint is run.
 
-    A conversion that was interrupted goes on where it stopped when the same command is given again.
+    A conversion that was interrupted goes on where it stopped when the same command is given again. The exit status is
+    3 when a finished file does not work; it is kept for a look at it, and not registered.
     """
     from hymt_convert.progress_bar import ProgressBar
     from hymt_local.errors import CancelledError
@@ -58,13 +69,23 @@ def convert_command(source: str, as_json: bool, dry_run: bool, **options: Any) -
     except KeyboardInterrupt:
         raise CancelledError("interrupted", hint="The same command goes on from here.") from None
     _print(table, as_json=as_json)
+    return 0 if table.get("sound", True) else 3
 
 
 def _run(
-    source: str, bar: ProgressBar, *, dry_run: bool, output_folder: Path | None, source_id: str | None, **options: Any
+    source: str,
+    bar: ProgressBar,
+    *,
+    dry_run: bool,
+    output_folder: Path | None,
+    source_id: str | None,
+    tensor_types: tuple[str, ...],
+    no_verify: bool,
+    **options: Any,
 ) -> dict[str, object]:
     """Plan, and unless it is only to be shown, run the plan and register what came out."""
     from hymt_convert.conversion import ConversionRequest, plan_conversion, run_conversion
+    from hymt_convert.quantize import tensor_type_rule
     from hymt_convert.source import HubSource, parse_source
     from hymt_local.catalog import load_catalog
     from hymt_local.installed import ModelStore
@@ -78,6 +99,7 @@ def _run(
     folder = _obtain(named, paths, bar, offline=dry_run)
     source_id = source_id or (str(named.origin) if isinstance(named, HubSource) else None)
     target = paths.models_dir if output_folder is None else output_folder
+    options |= {"rules": tuple(map(tensor_type_rule, tensor_types)), "verify": not no_verify}
     plan = plan_conversion(ConversionRequest(folder, target, source_id=source_id, catalog=catalog, **options))
     if output_folder is None and plan.identity.spec is None:
         plan = plan.moved_to(Path())
@@ -86,6 +108,7 @@ def _run(
         return _plan_table(plan)
     report = run_conversion(plan, on_progress=bar.show)
     _warn_of_fallbacks(report)
+    _warn_of_checks(report)
     refs = _register(plan, report, ModelStore(paths, catalog), bar) if output_folder is None else {}
     return _report_table(report, refs)
 
@@ -109,7 +132,10 @@ def _register(plan: ConversionPlan, report: ConversionReport, store: ModelStore,
         _note("the model is not in the catalog, so nothing is registered: see `hymt models import --help`")
         return {}
     refs: dict[Path, str] = {}
+    unsound = {each.path for each in report.verifications if not each.is_sound}
     for file in report.files:
+        if file.path in unsound:
+            continue
         refs[file.path] = store.import_file(file.path, as_id=spec.id, on_progress=bar.show_hashing).ref
     return refs
 
@@ -173,7 +199,15 @@ def _report_table(report: ConversionReport, refs: dict[Path, str]) -> dict[str, 
         }
         for file in report.files
     ]
-    return {"files": files, "elapsed_s": round(report.elapsed_s, 3)}
+    table: dict[str, object] = {"files": files}
+    if report.imatrix is not None:
+        table["imatrix"] = str(report.imatrix)
+    if report.verifications:
+        table["sound"] = all(each.is_sound for each in report.verifications)
+        table["verification"] = [each.table() for each in report.verifications]
+    if report.qualities:
+        table["quality"] = [each.table() for each in report.qualities]
+    return {**table, "elapsed_s": round(report.elapsed_s, 3)}
 
 
 def _print(table: dict[str, object], *, as_json: bool) -> None:
@@ -191,7 +225,9 @@ def _lines(table: dict[str, object]) -> Iterable[str]:
         if key == "files" and isinstance(value, list):
             for file in value:
                 yield _file_line(file)
-        elif value is not None:
+        elif key == "quality" and isinstance(value, list):
+            yield from quality_lines(value)
+        elif value is not None and key not in ("sound", "verification"):
             yield f"{key}: {value}"
 
 
@@ -202,9 +238,17 @@ def _file_line(file: Any) -> str:
     return f"{file['path']}  {file['quantization']}  {file['size_bytes'] / 1e6:.1f} MB{usage}"
 
 
+def _warn_of_checks(report: ConversionReport) -> None:
+    for each in report.verifications:
+        for check in each.checks:
+            if check.outcome in ("warning", "failed"):
+                what = f"{each.path.name}: {check.name}: {check.message}"
+                click.echo(f"{'error' if check.outcome == 'failed' else 'warning'}: {sanitize(what)}", err=True)
+
+
 def _warn_of_fallbacks(report: ConversionReport) -> None:
     for file in report.files:
         if file.fallbacks:
             kinds = ", ".join(sorted(set(file.fallbacks.values())))
             what = f"{len(file.fallbacks)} tensors of {sanitize(file.path.name)} are stored as {kinds}"
-            click.echo(f"warning: {what}: {file.quantization} cannot divide their rows", err=True)
+            click.echo(f"warning: {what}: the type asked for cannot divide their rows", err=True)

@@ -7,10 +7,11 @@ from which the same request goes on.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -19,6 +20,8 @@ from hymt_convert.architectures import MetadataValue, ModelPlan, get_architectur
 from hymt_convert.checkpoint import Checkpoint, Origin, find_origin, open_checkpoint
 from hymt_convert.gguf_writer import FILE_TYPES as FLOAT_FILE_TYPES
 from hymt_convert.gguf_writer import HEADER_ALLOWANCE_BYTES, FloatType, check_space, publish, stored_bytes, write_gguf
+from hymt_convert.imatrix import make_imatrix, read_imatrix
+from hymt_convert.isolated import run_isolated
 from hymt_convert.known_models import (
     Identity,
     expected_tokens,
@@ -27,9 +30,11 @@ from hymt_convert.known_models import (
     plain_checkpoint_id,
     with_chat_template,
 )
-from hymt_convert.quantize import quantization_name, quantize_file
+from hymt_convert.passages import passages
+from hymt_convert.quality import Quality, measure_quality
+from hymt_convert.quantize import TensorTypeRule, check_rules, quantization_name, quantize_file
 from hymt_convert.safetensors_file import CheckpointTensor
-from hymt_convert.verify import check_file
+from hymt_convert.verify import VerifyReport, check_file, verify_file
 from hymt_convert.vocabulary import Vocabulary, read_vocabulary
 from hymt_convert.workspace import Workspace, open_workspace, written_bytes
 from hymt_local import __version__
@@ -65,6 +70,16 @@ class ConversionRequest:
     """The model of the catalog that it is; `none` when it is none. When None, its origin, name and sizes tell."""
     extra: Mapping[str, MetadataValue] = field(default_factory=dict)
     """Further header keys, none of the model's own; arrays must not be empty."""
+    imatrix: bool = False
+    """Compute an importance matrix and quantize with it; it is kept as `<name>-imatrix.gguf`."""
+    imatrix_file: Path | None = None
+    """Quantize with this importance matrix."""
+    rules: tuple[TensorTypeRule, ...] = ()
+    """Types of single tensors."""
+    verify: bool = False
+    """Look at the finished files, load them and translate with them."""
+    quality: bool = False
+    """Measure what the quantizations cost; `verify` does it, too, when the unquantized file is kept."""
     threads: int | None = None
 
 
@@ -85,6 +100,11 @@ class ConversionPlan:
     estimated_bytes: int
     """Disk space needed while converting, an upper bound."""
 
+    @property
+    def imatrix_file(self) -> Path:
+        """Where an importance matrix is written that is computed."""
+        return self.request.output_folder / f"{self.name}-imatrix.gguf"
+
     def moved_to(self, folder: Path) -> ConversionPlan:
         """Return the same plan with another output folder."""
         outputs = {kind: folder / path.name for kind, path in self.outputs.items()}
@@ -104,7 +124,7 @@ class Progress:
     done: int
     total: int
     unit: str
-    """`bytes` or `tensors`."""
+    """`bytes`, `tensors`, `tokens` or `texts`."""
     resumed: int = 0
     """What an earlier run had done: it took no time in this one."""
 
@@ -126,6 +146,12 @@ class ConversionReport:
 
     files: tuple[ConvertedFile, ...]
     elapsed_s: float
+    imatrix: Path | None = None
+    """The importance matrix that was computed."""
+    verifications: tuple[VerifyReport, ...] = ()
+    """One for each file when asked for."""
+    qualities: tuple[Quality, ...] = ()
+    """One for each quantization when asked for, against the unquantized file."""
 
 
 OnProgress = Callable[[Progress], None]
@@ -135,12 +161,13 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     """Check the whole request without reading a weight or writing a byte.
 
     Raises:
-        UsageError: an unknown quantization or an unusable name.
+        UsageError: an unknown quantization, an unusable name, or a rule that fits no tensor.
         ModelFileError: the checkpoint is damaged or incomplete.
         UnsupportedModelError: it cannot be converted faithfully.
         ValueError: `extra` overrules a key of the model.
     """
-    quantizations = tuple(dict.fromkeys(_type_name(text) for text in request.quantizations))
+    with_imatrix = request.imatrix or request.imatrix_file is not None
+    quantizations = tuple(dict.fromkeys(_type_name(text, with_imatrix) for text in request.quantizations))
     if not quantizations:
         raise UsageError("no quantization is given", hint="For example --quant Q8_0.")
     origin = Origin.parse(request.source_id) if request.source_id else find_origin(request.source)
@@ -149,6 +176,7 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
     catalog = request.catalog or Catalog(())
     checkpoint = open_checkpoint(request.source, plain_id=plain_checkpoint_id(catalog, names))
     model = get_architecture(checkpoint.config)(checkpoint)
+    _check_quantizing(request, model)
     identity = identify(catalog, model, as_id=request.as_id, source_id=origin.repository, names=names)
     vocabulary = _vocabulary(checkpoint, model, identity)
     name = _file_name(request.name or (identity.spec.id if identity.spec is not None else folder_name))
@@ -182,10 +210,22 @@ def run_conversion(plan: ConversionPlan, *, on_progress: OnProgress | None = Non
         run = _Run(plan, workspace, on_progress or (lambda progress: None))
         files = {kind: run.write_float(kind) for kind in plan.outputs if kind in FLOAT_FILE_TYPES}
         quantized = [kind for kind in plan.outputs if kind not in FLOAT_FILE_TYPES]
+        imatrix, qualities = None, []
         if quantized:
             base = run.base_file()
-            files |= {kind: run.quantize(base, kind) for kind in quantized}
-    return ConversionReport(tuple(files[kind] for kind in plan.outputs), time.monotonic() - started)
+            imatrix = run.imatrix(base)
+            files |= {kind: run.quantize(base, kind, imatrix) for kind in quantized}
+            if plan.request.quality or (plan.request.verify and base == plan.outputs.get(plan.base_type)):
+                qualities = run.measure(base, [files[kind].path for kind in quantized])
+        finished = tuple(files[kind] for kind in plan.outputs)
+        verifications = tuple(run.verify(file.path) for file in finished) if plan.request.verify else ()
+    return ConversionReport(
+        finished,
+        time.monotonic() - started,
+        imatrix=imatrix if plan.request.imatrix else None,
+        verifications=verifications,
+        qualities=tuple(qualities),
+    )
 
 
 def convert(request: ConversionRequest, *, on_progress: OnProgress | None = None) -> ConversionReport:
@@ -228,14 +268,16 @@ def _vocabulary(checkpoint: Checkpoint, model: ModelPlan, identity: Identity) ->
 
 
 def fingerprint(plan: ConversionPlan) -> str:
-    """Return a digest of everything that decides the bytes of the plan's unquantized file."""
+    """Return a digest of everything that decides the bytes of the plan's files."""
     sources = {part.path for tensor in plan.model.tensors for part in tensor.parts}
     files = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(sources)]
     tensors = [
         (tensor.name, tensor.shape, tensor.full_precision, [_place(part) for part in tensor.parts])
         for tensor in plan.model.tensors
     ]
-    described = repr((header(plan, plan.base_type), files, tensors))
+    given = plan.request.imatrix_file
+    matrix = hashlib.sha256(given.read_bytes()).hexdigest() if given is not None else plan.request.imatrix
+    described = repr((header(plan, plan.base_type), files, tensors, matrix, plan.request.rules))
     return hashlib.sha256(described.encode("utf-8", "surrogatepass")).hexdigest()
 
 
@@ -255,8 +297,16 @@ def _file_name(name: str) -> str:
     return name
 
 
-def _type_name(text: str) -> str:
-    return text.upper() if text.upper() in FLOAT_FILE_TYPES else quantization_name(text)
+def _type_name(text: str, with_imatrix: bool) -> str:
+    return text.upper() if text.upper() in FLOAT_FILE_TYPES else quantization_name(text, with_imatrix=with_imatrix)
+
+
+def _check_quantizing(request: ConversionRequest, model: ModelPlan) -> None:
+    if request.imatrix and request.imatrix_file is not None:
+        raise UsageError("an importance matrix is either computed or given, not both")
+    check_rules(request.rules, (tensor.name for tensor in model.tensors if len(tensor.shape) > 1))
+    if request.imatrix_file is not None:
+        read_imatrix(request.imatrix_file).check_fits({tensor.name: tensor.shape for tensor in model.tensors})
 
 
 def _estimate(model: ModelPlan, quantizations: tuple[str, ...], base_type: FloatType) -> int:
@@ -302,19 +352,53 @@ class _Run:
         kind = self.plan.base_type
         return self.plan.outputs[kind] if kind in self.plan.outputs else self._write(kind)
 
-    def quantize(self, base: Path, kind: str) -> ConvertedFile:
+    def imatrix(self, base: Path) -> Path | None:
+        """Return the importance matrix to quantize with, computed from the base file when that was asked for."""
+        path = self.plan.imatrix_file
+        if not self.plan.request.imatrix:
+            return self.plan.request.imatrix_file
+        if self.workspace.finished_output("imatrix", path) is None:
+            run_isolated(
+                make_imatrix, base, path, self.plan.identity.spec,
+                threads=self.plan.request.threads, on_step=self._steps("computing the importance matrix", "tokens"),
+            )  # fmt: skip
+            self.workspace.output_finished("imatrix", path, fallbacks={})
+        return path
+
+    def quantize(self, base: Path, kind: str, imatrix: Path | None) -> ConvertedFile:
         """Quantize the base file and put the result in its place."""
         fallbacks = self._known_fallbacks(kind)
         if fallbacks is None:
-            fallbacks = self._quantize(base, kind)
+            fallbacks = self._quantize(base, kind, imatrix)
         return self._finished(kind, fallbacks)
 
-    def _quantize(self, base: Path, kind: str) -> Mapping[str, str]:
-        def advance(done: int, total: int) -> None:
-            self.report(Progress(f"quantizing to {kind}", done, total, "tensors"))
+    def measure(self, base: Path, files: Sequence[Path]) -> list[Quality]:
+        """Compare quantizations with the base file."""
+        make_passages = functools.partial(passages, spec=self.plan.identity.spec, part="evaluation")
+        return run_isolated(
+            measure_quality, base, files, make_passages,
+            threads=self.plan.request.threads, on_step=self._steps("measuring the quantizations", "texts"),
+        )  # fmt: skip
 
+    def verify(self, path: Path) -> VerifyReport:
+        """Look at a finished file."""
+        request = self.plan.request
+        spec = self.plan.identity.spec
+        return verify_file(path, spec=spec, checkpoint=request.source, threads=request.threads)
+
+    def _steps(self, step: str, unit: str) -> Callable[[int, int], None]:
+        def advance(done: int, total: int) -> None:
+            self.report(Progress(step, done, total, unit))
+
+        return advance
+
+    def _quantize(self, base: Path, kind: str, imatrix: Path | None) -> Mapping[str, str]:
+        advance = self._steps(f"quantizing to {kind}", "tensors")
         unfinished = self.workspace.path(kind)
-        result = quantize_file(base, unfinished, kind, threads=self.plan.request.threads, on_step=advance)
+        request = self.plan.request
+        result = quantize_file(
+            base, unfinished, kind, imatrix=imatrix, rules=request.rules, threads=request.threads, on_step=advance
+        )
         self._publish(kind, unfinished, result.fallbacks)
         return result.fallbacks
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING
 
 from hymt_convert.ggml_graph import GraphReader, MatrixProduct
 from hymt_convert.gguf_writer import replacing
+from hymt_convert.passages import DATASET, Tokenizer, passages
 from hymt_convert.reference_model import ReferenceModel, Span
+from hymt_local.catalog import ModelSpec
 from hymt_local.engine.gguf_file import GgufHeader, check_supported, read_array, read_header
 from hymt_local.errors import DecodeError, ModelFileError, UsageError
 
@@ -92,7 +94,7 @@ class ImportanceMatrix:
 
 def compute_imatrix(
     model_file: Path,
-    texts: Sequence[Sequence[int]],
+    make_texts: Callable[[Tokenizer], Sequence[Sequence[int]]],
     *,
     dataset: str,
     threads: int | None = None,
@@ -103,7 +105,7 @@ def compute_imatrix(
 
     Args:
         model_file: An unquantized or hardly quantized file; it is mapped, not copied into memory.
-        texts: Token ids of each text with everything around it; each is read on its own.
+        make_texts: Makes the token ids of each text with everything around it; each is read on its own.
         dataset: Words for what the texts are.
         threads: None for one per core.
         chunk_tokens: Tokens computed at once; texts are cut to this length.
@@ -117,11 +119,11 @@ def compute_imatrix(
     """
     check_supported(read_header(model_file))
     collector = _Collector(model_file.name)
-    batches = list(_packed(texts, chunk_tokens))
-    done, total = 0, sum(len(tokens) for batch in batches for tokens in batch)
     with ReferenceModel(
         model_file, context_length=chunk_tokens, threads=threads, sequences=MAX_SEQUENCES, on_node=collector
     ) as model:
+        batches = list(_packed(make_texts(model), chunk_tokens))
+        done, total = 0, sum(len(tokens) for batch in batches for tokens in batch)
         for batch in batches:
             _read(model, batch, collector)
             done += sum(map(len, batch))
@@ -132,6 +134,26 @@ def compute_imatrix(
         raise UsageError("the calibration text is too short", hint=f"At least {_SMALLEST_BATCH} tokens are needed.")
     most = max(int(entry.counts.max()) for entry in entries.values())
     return ImportanceMatrix(entries, (dataset,), most // chunk_tokens, chunk_tokens)
+
+
+def make_imatrix(
+    model_file: Path,
+    target: Path,
+    spec: ModelSpec | None,
+    *,
+    threads: int | None = None,
+    on_step: OnStep | None = None,
+) -> None:
+    """Read the calibration sentences with a model and write the matrix (raises what both do).
+
+    Call it through `isolated.run_isolated` when the model file is a stranger's.
+    """
+
+    def make_texts(tokenizer: Tokenizer) -> list[tuple[int, ...]]:
+        return [passage.tokens for passage in passages(tokenizer, spec, "calibration")]
+
+    matrix = compute_imatrix(model_file, make_texts, dataset=DATASET, threads=threads, on_step=on_step)
+    write_imatrix(target, matrix)
 
 
 def _read(model: ReferenceModel, batch: Sequence[Sequence[int]], collector: _Collector) -> None:

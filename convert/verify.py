@@ -30,6 +30,7 @@ AWKWARD_TEXTS = (
     "$5 (five), \"quoted\" 'text'",
 )  # fmt: skip
 """Numbers, spaces, combining marks, markup, and texts of control tokens, which must stay text."""
+_VOCABULARY_KEYS = ("model", "pre", "tokens", "merges", "scores")
 _SEPARATOR_KEY = "tokenizer.ggml.seperator_token_id"  # the specification's spelling
 
 
@@ -265,7 +266,7 @@ def _run_checks(
     checks = [
         Check("numbers", "ok", "all weights and predictions are numbers"),
         _check_tokenizer(probe),
-        *(_check_against(checkpoint, header, texts, probe) if checkpoint is not None else ()),
+        *(_check_against(checkpoint, header, spec, texts, probe) if checkpoint is not None else ()),
         _check_translations(probe.translations),
     ]
     return probe, checks
@@ -281,21 +282,26 @@ def _check_tokenizer(probe: Probe) -> Check:
     return Check("tokenizer", "ok", f"{len(probe.token_ids)} texts in 38 languages come back from their {count} tokens")
 
 
-def _check_against(checkpoint: Path, header: GgufHeader, texts: Sequence[str], probe: Probe) -> Iterator[Check]:
+def _check_against(
+    checkpoint: Path, header: GgufHeader, spec: ModelSpec | None, texts: Sequence[str], probe: Probe
+) -> Iterator[Check]:
     """Compare the vocabulary with the checkpoint's, and token ids where its library is installed."""
     from hymt_convert.checkpoint import open_checkpoint
+    from hymt_convert.known_models import expected_tokens
     from hymt_convert.vocabulary import read_vocabulary
 
     try:
         n_tokens = len(read_array(header, "tokenizer.ggml.tokens"))
-        vocabulary = read_vocabulary(open_checkpoint(checkpoint), vocab_size=n_tokens)
+        expected = expected_tokens(spec) if spec is not None else None
+        vocabulary = read_vocabulary(open_checkpoint(checkpoint), vocab_size=n_tokens, expected=expected)
     except ModelError as error:
         yield Check("checkpoint", "failed", error.message)
         return
-    for key, value in vocabulary.metadata().items():
+    wanted = vocabulary.metadata()
+    for key in (f"tokenizer.ggml.{name}" for name in _VOCABULARY_KEYS):
+        value = wanted.get(key)
         found = read_array(header, key) or header.metadata.get(key)
-        wanted = list(value) if isinstance(value, list | tuple) else value
-        if found != wanted:
+        if found != (list(value) if isinstance(value, list | tuple) else value):
             yield Check("checkpoint", "failed", f"{key} is not that of the checkpoint")
             return
     yield _check_ids(checkpoint / "tokenizer.json", texts, probe)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -53,9 +53,10 @@ def verify_command(
         verify_file(file, spec=spec, checkpoint=checkpoint, run=not header_only, threads=threads) for file in files
     ]
     sound = [report.path for report in reports if report.is_sound]
-    qualities = _measure(reference, sound, spec, threads) if reference is not None and sound else []
+    measured = _measure(reference, sound, spec, threads) if reference is not None and sound else []
+    qualities = [quality.table() for quality in measured]
     if as_json:
-        _print_json({"files": [report.table() for report in reports], "quality": [each.table() for each in qualities]})
+        _print_json({"files": [report.table() for report in reports], "quality": qualities})
     else:
         for line in _report_lines(reports):
             click.echo(sanitize(line))
@@ -64,8 +65,8 @@ def verify_command(
     return 0 if len(sound) == len(reports) else 3
 
 
-def quality_lines(qualities: Sequence[Quality]) -> list[str]:
-    """Return a table of what quantizations cost."""
+def quality_lines(qualities: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return a table of what quantizations cost; each row is a `Quality.table()`."""
     if not qualities:
         return []
     rows = [_COLUMNS, *(_quality_row(each) for each in qualities)]
@@ -115,17 +116,15 @@ def _report_lines(reports: Sequence[VerifyReport]) -> list[str]:
     return [line for report in reports for line in report_lines(report)]
 
 
-def _quality_row(quality: Quality) -> tuple[str, ...]:
+def _quality_row(quality: Mapping[str, Any]) -> tuple[str, ...]:
     return (
-        quality.path.name,
-        quality.quantization,
-        f"{quality.size_bytes / 1e6:.1f}",
-        f"{quality.mean_kl:.2e}",
-        f"{quality.p99_kl:.2e}",
-        f"{quality.max_kl:.2e}",
-        f"{quality.top1_agreement:.2%}",
-        f"{quality.perplexity_ratio:.4f}",
-        "-" if quality.chrf is None else f"{quality.chrf:.1f}",
+        Path(quality["path"]).name,
+        quality["quantization"],
+        f"{quality['size_bytes'] / 1e6:.1f}",
+        *(f"{quality[key]:.2e}" for key in ("mean_kl", "p99_kl", "max_kl")),
+        f"{quality['top1_agreement']:.2%}",
+        f"{quality['perplexity_ratio']:.4f}",
+        "-" if quality["chrf"] is None else f"{quality['chrf']:.1f}",
     )
 
 

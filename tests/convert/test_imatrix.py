@@ -45,7 +45,7 @@ def some_matrix() -> ImportanceMatrix:
 
 @pytest.mark.llama
 def test_the_sums_are_those_of_an_independent_forward_pass(tmp_path: Path) -> None:
-    matrix = compute_imatrix(base_file(tmp_path), TEXTS, dataset="numbers", threads=1)
+    matrix = compute_imatrix(base_file(tmp_path), lambda model: TEXTS, dataset="numbers", threads=1)
     weights = toy.random_weights(SHAPE)
     inputs = [matrix_inputs(weights, SHAPE, tokens) for tokens in TEXTS]
     assert matrix.entries.keys() == inputs[0].keys()
@@ -60,9 +60,9 @@ def test_the_sums_are_those_of_an_independent_forward_pass(tmp_path: Path) -> No
 def test_texts_do_not_see_each_other_and_chunks_do_not_matter(tmp_path: Path) -> None:
     file = base_file(tmp_path)
     steps: list[tuple[int, int]] = []
-    together = compute_imatrix(file, TEXTS, dataset="x", threads=1)
+    together = compute_imatrix(file, lambda model: TEXTS, dataset="x", threads=1)
     apart = compute_imatrix(
-        file, TEXTS, dataset="x", threads=1, chunk_tokens=40, on_step=lambda *step: steps.append(step)
+        file, lambda model: TEXTS, dataset="x", threads=1, chunk_tokens=40, on_step=lambda *step: steps.append(step)
     )
     assert apart.chunk_count == sum(map(len, TEXTS)) // 40
     assert steps[-1][0] == steps[-1][1] == sum(map(len, TEXTS))
@@ -74,14 +74,14 @@ def test_texts_do_not_see_each_other_and_chunks_do_not_matter(tmp_path: Path) ->
 @pytest.mark.parametrize("texts", [[], [[]], [[1] * 15]])
 def test_too_little_text_is_refused(tmp_path: Path, texts: list[list[int]]) -> None:
     with pytest.raises(UsageError, match="calibration text is too short"):
-        compute_imatrix(base_file(tmp_path), texts, dataset="x", threads=1)
+        compute_imatrix(base_file(tmp_path), lambda model: texts, dataset="x", threads=1)
 
 
 @pytest.mark.llama
 def test_a_model_that_computes_nan_is_refused_with_the_place(tmp_path: Path) -> None:
     file = write_toy_model(tmp_path / "nan.gguf", ToyModel(scale=math.nan))
     with pytest.raises(ModelFileError, match=r"nan.gguf computes something that is not a number before blk\.0\."):
-        compute_imatrix(file, TEXTS, dataset="x", threads=1)
+        compute_imatrix(file, lambda model: TEXTS, dataset="x", threads=1)
 
 
 @pytest.mark.llama
@@ -93,13 +93,13 @@ def test_an_interrupt_inside_llama_cpp_is_not_lost(tmp_path: Path, monkeypatch: 
 
     monkeypatch.setattr("hymt_convert.imatrix._add_matrices", interrupt)
     with pytest.raises(KeyboardInterrupt):
-        compute_imatrix(file, TEXTS, dataset="x", threads=1)
+        compute_imatrix(file, lambda model: TEXTS, dataset="x", threads=1)
 
 
 def test_other_architectures_are_refused_before_llama_cpp_sees_them(tmp_path: Path) -> None:
     file = write_toy_model(tmp_path / "other.gguf", ToyModel(architecture="llama"))
     with pytest.raises(UnsupportedModelError, match="architecture 'llama'"):
-        compute_imatrix(file, TEXTS, dataset="x", threads=1)
+        compute_imatrix(file, lambda model: TEXTS, dataset="x", threads=1)
 
 
 def test_a_file_is_read_back_as_it_was_written(tmp_path: Path) -> None:
