@@ -21,6 +21,7 @@ import msgspec
 
 from hymt_local.catalog import Catalog, ModelSpec, parse_model_ref
 from hymt_local.config import write_atomically
+from hymt_local.engine.echo import BEHAVIOUR_VERSION
 from hymt_local.engine.gguf_file import FILE_TYPES, GgufHeader, check_supported, read_header
 from hymt_local.errors import HymtError, ModelFileError, ModelNotFoundError, StoreError, UnsupportedModelError
 from hymt_local.paths import Paths
@@ -272,7 +273,8 @@ def _orphan(file: Path, error: ModelNotFoundError) -> StoreError:
 
 
 def _test_engine(spec: ModelSpec) -> InstalledModel:
-    return InstalledModel(spec=spec, quantization="none", path=None, fingerprint=spec.id, published=True)
+    fingerprint = f"{spec.id} {BEHAVIOUR_VERSION}"
+    return InstalledModel(spec=spec, quantization="none", path=None, fingerprint=fingerprint, published=True)
 
 
 def _check_unchanged(model: InstalledModel) -> None:

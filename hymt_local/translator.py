@@ -12,7 +12,7 @@ from typing import Any, Protocol
 from hymt_local.catalog import ModelSpec
 from hymt_local.coverage import Coverage
 from hymt_local.detect import Detection, LanguageDetector
-from hymt_local.engine.base import Engine
+from hymt_local.engine.base import Engine, ModelInfo
 from hymt_local.errors import (
     EmptyInputError,
     EngineLoadError,
@@ -21,6 +21,7 @@ from hymt_local.errors import (
     InputEncodingError,
     LanguageError,
     ModelError,
+    UnsupportedModelError,
 )
 from hymt_local.events import (
     Event,
@@ -277,6 +278,7 @@ class Translator:
     async def _open_generator(self, plan: _Plan, emit: Emit) -> SegmentGenerator:
         model = self._model
         info = await model.engine.load(lambda fraction: emit(ModelLoading(model.name, fraction)))
+        _check_control_tokens(model.spec, info)
         direction = Direction(plan.source_lang, plan.target_lang, plan.sampling, plan.request.priority)
         return SegmentGenerator(
             model.spec, model.engine, coverage=model.coverage, info=info, direction=direction, emit=emit
@@ -327,6 +329,17 @@ def _check_text(text: str) -> None:
         raise InputEncodingError(
             f"the text holds half a character at position {error.start}", hint="save it as UTF-8"
         ) from error
+
+
+def _check_control_tokens(spec: ModelSpec, info: ModelInfo) -> None:
+    """Refuse a file whose vocabulary is not that of the model it is taken for: it would answer with noise."""
+    for text, wanted in spec.control_ids.items():
+        found = info.control_tokens.get(text, wanted)
+        if found != wanted:
+            raise UnsupportedModelError(
+                f"{text} is token {found} in the file of {info.name}, and {wanted} in every {spec.id}",
+                hint="import the file under its own name: `hymt models import FILE --as ID`",
+            )
 
 
 def _group(segments: Sequence[Segment]) -> list[_Group]:

@@ -27,7 +27,8 @@ from hymt_local.engine.utf8 import encode_text
 from hymt_local.events import TokenUsage
 
 CONTEXT_LENGTH = 1 << 20
-_BEHAVIOUR_VERSION = "1"
+BEHAVIOUR_VERSION = "1"
+"""Part of the fingerprint: answers of another behaviour must not come out of the phrase cache."""
 _WORD = re.compile(rb"[ \t\r\n]*[^ \t\r\n]*")
 _MOST_PIECES = 512
 
@@ -87,7 +88,7 @@ class EchoBackend(Backend):
             vocab_size=256,
             context_length=CONTEXT_LENGTH,
             quantization="none",
-            file_sha256=hashlib.sha256(f"{name} {_BEHAVIOUR_VERSION}".encode()).hexdigest(),
+            file_sha256=hashlib.sha256(f"{name} {BEHAVIOUR_VERSION}".encode()).hexdigest(),
         )
 
     @property

@@ -433,6 +433,14 @@ async def test_a_long_segment_is_remembered_whole() -> None:
     assert backend.calls.n_loaded == 0
 
 
+@pytest.mark.parametrize(("found", "expected"), [(3, "model_unsupported"), (127960, None)])
+async def test_a_file_with_the_vocabulary_of_another_model_is_refused(found: int, expected: str | None) -> None:
+    backend = ScriptedBackend(reply("Bonjour"), control_tokens={"<|eos|>": found})
+    model = scripted_model(backend, control_ids={"<|eos|>": 127960, "<|not in this file|>": 5})
+    last = (await events_of(model, request("Hello")))[-1]
+    assert (last.error.code if isinstance(last, Failed) else None) == expected
+
+
 # A model with a closed domain
 
 
