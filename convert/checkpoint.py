@@ -174,6 +174,8 @@ def _check_inside(folder: Path, path: Path) -> None:
         raise ModelFileError(
             f"{path.name} is a link that leads out of the checkpoint folder", hint="Copy the files themselves (cp -rL)."
         )
+    if path.exists() and not path.is_file():  # reading a pipe would wait for ever
+        raise ModelFileError(f"{path.name} is not a regular file")
 
 
 def _locate_tensors(folder: Path) -> dict[str, CheckpointTensor]:

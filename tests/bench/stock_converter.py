@@ -116,15 +116,16 @@ def _compare(name: str, llama_cpp: Path, folder: Path, *, write: bool) -> bool:
         print(f"{name} {float_type}: {count - len(unequal)} of {count} tensors equal {unequal or ''}")
         is_equal &= not unequal
     facts = read_file_facts(stock)
+    theirs = header_of(stock)
     golden = {
-        "header": header_of(stock),
+        "header": theirs,
         "tensors": {n: [k, facts.tensor_shapes[n]] for n, k in facts.tensor_types.items()},
     }
     if write:
         GOLDEN.mkdir(parents=True, exist_ok=True)
         text = json.dumps(golden, ensure_ascii=False, indent=1)
         (GOLDEN / f"stock-{name}.json").write_text(text + "\n", encoding="utf-8")
-    mine, theirs = header_of(ours), golden["header"]
+    mine = header_of(ours)
     for key in sorted(mine.keys() | theirs.keys()):
         if mine.get(key) != theirs.get(key):
             print(f"  {key}: stock {theirs.get(key)!r:.70}, ours {mine.get(key)!r:.70}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -117,6 +118,16 @@ def _dangling_link(folder: Path) -> None:
     (folder / "model.safetensors").symlink_to(folder / "nowhere")
 
 
+def _pipe_for_weights(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    os.mkfifo(folder / "model.safetensors")
+
+
+def _folder_for_config(folder: Path) -> None:
+    (folder / "config.json").unlink()
+    (folder / "config.json").mkdir()
+
+
 DAMAGE: list[tuple[Callable[[Path], None], type[ModelError], str]] = [
     (_truncate, ModelFileError, "model.safetensors is truncated: tensor"),
     (_empty_shard, ModelFileError, "model.safetensors holds 0 bytes"),
@@ -133,6 +144,8 @@ DAMAGE: list[tuple[Callable[[Path], None], type[ModelError], str]] = [
     (_no_config, ModelFileError, "has no config.json"),
     (_config_no_json, ModelFileError, "config.json is not valid JSON"),
     (_link_outside, ModelFileError, "model.safetensors is a link that leads out"),
+    (_pipe_for_weights, ModelFileError, "model.safetensors is not a regular file"),
+    (_folder_for_config, ModelFileError, "config.json is not a regular file"),
     (_dangling_link, ModelFileError, "cannot read model.safetensors"),
 ]
 

@@ -69,11 +69,11 @@ def random_weights(shape: Shape, *, seed: int = 0) -> Weights:
         name: (
             random.uniform(0.4, 1.6, lengths) if len(lengths) == 1 else random.normal(0, lengths[-1] ** -0.5, lengths)
         ).astype(np.float32)
-        for name, lengths in _weight_shapes(shape).items()
+        for name, lengths in weight_shapes(shape).items()
     }
 
 
-def _weight_shapes(shape: Shape) -> dict[str, tuple[int, ...]]:
+def weight_shapes(shape: Shape) -> dict[str, tuple[int, ...]]:
     hidden, inner, dim = shape.hidden_size, shape.intermediate_size, shape.head_dim
     wide, narrow = shape.num_attention_heads * dim, shape.num_key_value_heads * dim
     shapes: dict[str, tuple[int, ...]] = {
