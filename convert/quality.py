@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from hymt_convert.passages import Passage, Tokenizer
 from hymt_convert.reference_model import ReferenceModel, Span
-from hymt_local.engine.gguf_file import check_supported, quantization_of, read_header
+from hymt_convert.verify import quantization_label
+from hymt_local.engine.gguf_file import check_supported, read_header
 from hymt_local.errors import ModelFileError, UsageError
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ def measure_quality(
             if on_step is not None:
                 on_step(done, len(passages))
     return [
-        comparison.quality(header.path, quantization_of(header), header.size_bytes)
+        comparison.quality(header.path, quantization_label(header), header.size_bytes)
         for comparison, header in zip(comparisons, headers[1:], strict=True)
     ]
 

@@ -132,6 +132,14 @@ def check_file(path: Path, *, shapes: Mapping[str, tuple[int, ...]]) -> FileFact
     return facts
 
 
+def quantization_label(header: GgufHeader) -> str:
+    """Return the name of a file's type, those of very few bits too."""
+    from hymt_convert.quantize import FILE_TYPES
+
+    file_type = header.metadata.get("general.file_type")
+    return next((name for name, number in FILE_TYPES.items() if number == file_type), quantization_of(header))
+
+
 def read_metadata(path: Path) -> Mapping[str, object]:
     """Return every header key of a file, arrays as lists.
 
@@ -177,7 +185,7 @@ def verify_file(
             probe, more = _run_checks(header, spec, checkpoint, threads)
             checks += more
     return VerifyReport(
-        path, spec.id if spec else None, quantization_of(header), header.size_bytes,
+        path, spec.id if spec else None, quantization_label(header), header.size_bytes,
         tuple(checks), faults, probe.translations if probe else (),
     )  # fmt: skip
 

@@ -23,6 +23,7 @@ from hymt_convert.subcommands import SUBCOMMANDS, CommandWithSubcommands, load_s
 from hymt_convert.verify import AWKWARD_TEXTS, Check, _check_translations, verify_file
 from hymt_convert.verify_command import verify_command
 from hymt_local.catalog import ModelSpec, load_catalog
+from hymt_local.cli.app import run as run_program
 from hymt_local.engine.gguf_file import read_header
 from hymt_local.errors import EngineError, HymtError, ModelFileError, UsageError
 from hymt_local.installed import demo_file
@@ -324,6 +325,17 @@ def test_what_no_header_can_repair_has_its_own_status(tmp_path: Path) -> None:
     result = run(repair_command, path)
     assert result.return_value == 3
     assert result.stdout.startswith("cannot be repaired: texts end at token 36 ($)")
+
+
+def test_the_program_reaches_the_commands(broken: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_program(["models", "verify", str(broken), "--header-only"]) == 3
+    assert "texts end at token 36 ($)" in capsys.readouterr().out
+    assert run_program(["convert", "repair", str(broken)]) == 0
+    assert run_program(["convert", "verify", str(broken), "--header-only"]) == 0
+    assert run_program(["models", "verify", "-h"]) == 0
+    assert "Usage: hymt models verify [OPTIONS] FILE..." in capsys.readouterr().out
+    assert run_program(["models", "verify", str(broken.with_name("missing.gguf"))]) == 3
+    assert capsys.readouterr().err.startswith("error: there is no file ")
 
 
 def test_subcommands_are_reached_through_a_command_that_takes_an_argument(broken: Path) -> None:
