@@ -27,7 +27,7 @@ from hymt_local.cli.app import run as run_program
 from hymt_local.engine.gguf_file import read_header
 from hymt_local.errors import EngineError, HymtError, ModelFileError, UsageError
 from hymt_local.installed import demo_file
-from tests.convert import toy_checkpoint
+from tests.convert import toy_checkpoint, toy_moe
 from tests.toy_models import CONTROL_TOKENS, ToyModel, control_id, write_toy_model
 
 END = control_id("<|eos|>")
@@ -84,6 +84,14 @@ def test_a_known_model_is_made_to_translate(toy: Path, demo: ModelSpec) -> None:
         ("en", "fr"),
     ]
     assert report.checks[-1].outcome == "warning"  # the weights are random
+
+
+@pytest.mark.llama
+def test_a_mixture_of_experts_passes_every_check(tmp_path: Path) -> None:
+    toy_moe.write_checkpoint(tmp_path / "toy")
+    file = convert(ConversionRequest(tmp_path / "toy", tmp_path, ("Q8_0",))).files[0].path
+    checks = verify_file(file, checkpoint=tmp_path / "toy", threads=1).checks
+    assert {check.outcome for check in checks if check.name != "translation"} == {"ok"}
 
 
 def test_the_published_fault_fails_and_is_repairable(broken: Path) -> None:
