@@ -21,7 +21,7 @@ from hymt_convert.vocabulary import TokenType
 from hymt_local.catalog import ModelSpec, load_catalog
 from hymt_local.checks import check_output
 from hymt_local.engine.gguf_file import GgufHeader, check_supported, quantization_of, read_array, read_header
-from hymt_local.errors import EngineError, ModelError, ModelFileError
+from hymt_local.errors import EngineError, EngineUnavailableError, ModelError, ModelFileError
 
 Outcome = Literal["ok", "warning", "failed", "skipped"]
 
@@ -270,6 +270,8 @@ def _run_checks(
     texts = (*all_texts(), *AWKWARD_TEXTS, CHECK_TEXT)
     try:
         probe = run_isolated(probe_file, header.path, spec, texts, threads=threads)
+    except EngineUnavailableError as error:
+        return None, [Check("numbers", "skipped", error.message)]
     except (ModelError, EngineError) as error:
         return None, [Check("numbers", "failed", error.message)]
     checks = [
