@@ -57,7 +57,7 @@ class Phrasebook:
     train: tuple[Item, ...]
     held_out: tuple[Item, ...]
     late: frozenset[str] = frozenset()
-    """Ids of the training items that join in the last cycle only: held out before, but more than the template's share."""
+    """Ids of the training items that join in the last cycle only: held out before, beyond their template's share."""
 
 
 @dataclass(frozen=True, slots=True)
