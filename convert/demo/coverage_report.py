@@ -95,7 +95,21 @@ class Counts:
     @property
     def refused_percent(self) -> float:
         """Share refused by either gate."""
-        return 100 * (self.not_covered + self.withheld_right + self.withheld_wrong) / max(1, self.texts)
+        return _percent(self.not_covered + self.withheld_right + self.withheld_wrong, self.texts)
+
+    @property
+    def falsely_refused_percent(self) -> float:
+        """The same without answers that would have been wrong: where the domain is refused for nothing."""
+        return _percent(self.not_covered + self.withheld_right, self.texts)
+
+    def row(self) -> dict[str, float]:
+        """Return everything by name."""
+        shares = {"falsely_refused_percent": self.falsely_refused_percent, "refused_percent": self.refused_percent}
+        return asdict(self) | shares
+
+
+def _percent(part: int, whole: int) -> float:
+    return round(100 * part / max(1, whole), 2)
 
 
 # Cases
@@ -115,15 +129,15 @@ def domain_cases() -> Iterator[Case]:
 
 
 def _item_cases(group: str, items: Iterable[Item]) -> Iterator[Case]:
-    """Each item once per source language, form and target language chosen by its name."""
+    """Each item once per source language (three times where there are few), in a form and a direction of its name's."""
     for item in items:
-        for lang in item.texts:
+        for lang, text in item.texts.items():
             targets = _claimed_targets(item, lang)
-            if targets:
-                number = zlib.crc32(f"{item.id} {lang}".encode())
-                form = tuple(FORMS.values())[number % len(FORMS)]
-                target = targets[number // len(FORMS) % len(targets)]
-                yield Case(group, lang, target, form(item.texts[lang]), item.texts[target])
+            number = zlib.crc32(f"{item.id} {lang}".encode())
+            form = tuple(FORMS.values())[number % len(FORMS)]
+            for turn in range(min(1 if lang in PHRASE_LANGUAGES else 3, len(targets))):
+                target = targets[(number // len(FORMS) + turn) % len(targets)]
+                yield Case(group, lang, target, form(text), item.texts[target])
 
 
 def _claimed_targets(item: Item, source_lang: str) -> list[str]:
@@ -226,10 +240,6 @@ def sweep(outcomes: Sequence[Outcome]) -> list[dict[str, float]]:
     return rows
 
 
-def _percent(part: int, whole: int) -> float:
-    return round(100 * part / max(1, whole), 2)
-
-
 # The command
 
 
@@ -253,11 +263,7 @@ def measure(path: Path, ordinary: Path) -> dict[str, object]:
         "min_probability": coverage.min_probability,
         "record_bytes": sum(len(str(value)) for key, value in record.items() if key.startswith(PREFIX)),
         "groups": {
-            group: {
-                lang: {**asdict(found), "refused_percent": round(found.refused_percent, 2)}
-                for lang, found in sorted(by_lang.items())
-            }
-            for group, by_lang in table.items()
+            group: {lang: found.row() for lang, found in sorted(by_lang.items())} for group, by_lang in table.items()
         },
         "sweep": sweep(outcomes),
     }
@@ -265,21 +271,13 @@ def measure(path: Path, ordinary: Path) -> dict[str, object]:
 
 def render(report: Mapping[str, object]) -> str:
     """Return the report as a table for people."""
-    columns = (
-        "texts",
-        "not_covered",
-        "withheld_right",
-        "withheld_wrong",
-        "shown_right",
-        "shown_wrong",
-        "refused_percent",
-    )
-    lines = [f"{'group':<14}{'lang':<9}" + "".join(f"{name:>16}" for name in columns)]
+    columns = tuple(Counts().row())
+    lines = [f"{'group':<14}{'lang':<9}" + "".join(f"{name:>25}" for name in columns)]
     groups = report["groups"]
     assert isinstance(groups, dict)
     for group, by_lang in groups.items():
         lines += [
-            f"{group:<14}{lang:<9}" + "".join(f"{found[name]:>16}" for name in columns)
+            f"{group:<14}{lang:<9}" + "".join(f"{found[name]:>25}" for name in columns)
             for lang, found in by_lang.items()
         ]
     rest = {key: value for key, value in report.items() if key != "groups"}

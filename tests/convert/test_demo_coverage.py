@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import hymt_local
 from hymt_convert.demo.coverage import coverage_metadata, fold, metadata_of
 from hymt_convert.demo.coverage_report import (
     FORMS,
+    RESULT,
     Answer,
     Case,
     Counts,
@@ -18,13 +23,16 @@ from hymt_convert.demo.coverage_report import (
     judge,
     near_domain_cases,
     ordinary_cases,
+    render,
     sweep,
 )
 from hymt_convert.demo.examples import directions
 from hymt_convert.demo.phrasebook import PHRASE_LANGUAGES, Phrasebook, coverage_texts, load_items
-from hymt_local.coverage import Coverage
+from hymt_local.coverage import PREFIX, Coverage
+from hymt_local.engine.gguf_file import read_header
 from hymt_local.language import LANGUAGES
 
+SHIPPED = Path(hymt_local.__file__).parent / "data" / "demo" / "hymt-demo-Q8_0.gguf"
 MAX_RECORD_BYTES = 500_000
 MAX_PERCENT = 3
 
@@ -140,6 +148,7 @@ def test_outcomes_are_counted_by_group_and_language() -> None:
     assert table["held out"]["de"] == Counts(texts=1, shown_wrong=1)
     assert table["held out"]["en"] == Counts(4, not_covered=1, withheld_right=1, withheld_wrong=1, shown_right=1)
     assert table["held out"]["en"].refused_percent == 75
+    assert table["held out"]["en"].falsely_refused_percent == 50
     assert table["held out"]["all"].texts == 5
 
 
@@ -155,3 +164,36 @@ def test_every_domain_case_is_covered_and_of_a_claimed_direction(coverage: Cover
     assert {case.group for case in cases} == {"held out", "trained"}
     assert {case.source_lang for case in cases} == {language.tag for language in LANGUAGES}
     assert [case for case in cases if coverage.gap(case.source, case.source_lang, target_lang=case.target_lang)] == []
+
+
+@pytest.fixture(scope="module")
+def report() -> dict[str, Any]:
+    """The committed figures."""
+    return dict(json.loads(RESULT.read_text(encoding="utf-8")))
+
+
+def test_the_committed_figures_are_of_the_shipped_file(report: dict[str, Any]) -> None:
+    assert report["sha256"] == hashlib.sha256(SHIPPED.read_bytes()).hexdigest()
+
+
+def test_the_shipped_file_records_what_the_phrasebook_says(metadata: dict[str, int | float | str]) -> None:
+    shipped = read_header(SHIPPED).metadata
+    assert {key: value for key, value in shipped.items() if key.startswith(PREFIX)} == metadata
+
+
+@pytest.mark.parametrize("group", ["ordinary", "unknown word"])
+def test_no_text_beside_the_domain_was_answered(report: dict[str, Any], group: str) -> None:
+    assert min(row["refused_percent"] for row in report["groups"][group].values()) >= 100 - MAX_PERCENT
+
+
+@pytest.mark.parametrize("group", ["held out", "trained"])
+def test_hardly_a_right_answer_was_withheld(report: dict[str, Any], group: str) -> None:
+    rows = report["groups"][group]
+    assert rows["all"]["falsely_refused_percent"] <= MAX_PERCENT
+    assert max(rows[lang]["falsely_refused_percent"] for lang in PHRASE_LANGUAGES) <= MAX_PERCENT
+
+
+def test_the_report_is_readable(report: dict[str, Any]) -> None:
+    lines = render(report).splitlines()
+    assert lines[0].split()[:3] == ["group", "lang", "texts"]
+    assert any(line.startswith("unknown word") for line in lines)
