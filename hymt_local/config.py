@@ -39,7 +39,14 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         Annotated[int, msgspec.Meta(ge=256, le=262144)] | None,
         msgspec.Meta(description="context in tokens; unset: the model's usual one"),
     ] = None
-    gpu_layers: Annotated[int, msgspec.Meta(ge=0, le=1000, description="layers on the GPU; 0 means CPU only")] = 0
+    gpu_layers: Annotated[
+        Annotated[int, msgspec.Meta(ge=0, le=1000)] | Literal["auto"],
+        msgspec.Meta(description="layers on the GPU; auto: as many as fit, 0: CPU only"),
+    ] = "auto"
+    memory_check: Annotated[bool, msgspec.Meta(description="refuse to load a model that does not fit into memory")] = (
+        True
+    )
+    offline: Annotated[bool, msgspec.Meta(description="open no connection that leaves this machine")] = False
     temperature: Annotated[float, msgspec.Meta(ge=0.0, le=2.0, description="0 is greedy and repeatable")] = 0.0
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="seed when temperature is above 0")] = 0
     cache: Annotated[bool, msgspec.Meta(description="remember verified translations in the phrase cache")] = True
