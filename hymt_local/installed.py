@@ -28,7 +28,7 @@ from hymt_local.paths import Paths
 
 HASH_CHUNK_BYTES = 4 * 1024 * 1024
 DEMO_ID = "demo"
-_IMPORT_HINT = "`hymt models import FILE.gguf` adds a file you have"
+_IMPORT_HINT = "`hymt models pull` fetches one, `hymt models import FILE.gguf` adds a file you have"
 _IMPORT_AGAIN_HINT = "import it again: `hymt models import FILE`"
 
 

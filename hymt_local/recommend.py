@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from hymt_local.catalog import Catalog, ModelFile, ModelSpec
 from hymt_local.engine.fit import FitPlan, FitWish, MachineFacts, ModelFacts, plan
-from hymt_local.engine.gguf_file import MOE_ARCHITECTURE
+from hymt_local.engine.gguf_file import MOE_ARCHITECTURE, GgufHeader
 
 COMFORTABLE_TOKENS_PER_S = 5.0
 """About as fast as people read."""
@@ -117,6 +117,13 @@ def nearest(found: tuple[Candidate, ...], machine: MachineFacts, *, spec: ModelS
         if candidate.spec.id == spec.id and candidate.plan.verdict != "no" and has_room_on_disk(candidate, machine)
     ]
     return max(same, key=_size, default=None) or recommend(found, machine)
+
+
+def default_spec(catalog: Catalog, header: GgufHeader) -> ModelSpec:
+    """Return the model of the catalog that a file most resembles, for what its header does not tell."""
+    same = [spec for spec in catalog.models if spec.architecture == header.architecture and spec.kind == "translation"]
+    hidden = header.of_architecture("embedding_length")
+    return next((spec for spec in same if spec.geometry and spec.geometry.hidden == hidden), same[0])
 
 
 def has_room_on_disk(candidate: Candidate, machine: MachineFacts) -> bool:

@@ -23,7 +23,7 @@ COMMANDS = {
     "translate": ("hymt_local.cli.translate", "Translate text (what `hymt TEXT` does)."),
     "detect": ("hymt_local.cli.detect", "Say which language a text is in."),
     "languages": ("hymt_local.cli.languages", "List the languages of a model."),
-    "models": ("hymt_local.cli.models", "List and import models, choose the default."),
+    "models": ("hymt_local.cli.models", "List, fit, fetch, verify and remove models; choose the default."),
     "config": ("hymt_local.cli.config", "Show and change settings."),
     "convert": ("hymt_convert.command", "Make a GGUF from a Hugging Face checkpoint."),
     "doctor": ("hymt_local.cli.doctor", "Check this machine and this installation."),

@@ -313,6 +313,8 @@ def _place(
     """Put as many layers on the GPUs as fit, and no more than wished."""
     n_all = model.n_layers + 1
     n_wished = n_all if wished is None else min(wished, n_all)
+    if wished is None and model.weights_bytes < TINY_MODEL_BYTES:
+        n_wished = 0
     n_layers = min(n_wished, _n_fitting(model, machine, kv_bytes=kv_bytes, compute_bytes=compute_bytes))
     if n_layers == 0 or (wished is None and n_layers * LEAST_SHARE_ON_GPU < n_all):
         return _Share(host_weights_bytes=model.weights_bytes, n_wished=n_wished)
@@ -383,6 +385,8 @@ def _reasons(
 def _gpu_reason(model: ModelFacts, machine: MachineFacts, *, wish: FitWish, share: _Share) -> str:
     if wish.gpu_layers == 0:
         return "on the CPU: the setting `gpu_layers` is 0"
+    if share.n_wished == 0:
+        return "on the CPU: a tiny model is fastest there"
     if not machine.gpus:
         return "on the CPU: llama.cpp finds no GPU here"
     names = ", ".join(gpu.name for gpu in machine.gpus)

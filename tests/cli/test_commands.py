@@ -56,7 +56,7 @@ def test_the_version_is_printed(hymt: RunHymt) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["models"], "`hymt models` needs one of: import, list, use"),
+        (["models"], "`hymt models` needs one of: fit, import, list, pull, rm, use, verify"),
         (["config"], "`hymt config` needs one of: path, schema, set, show"),
         (["models", "lst"], "no such command 'lst'"),
         (["config", "set", "threads"], "missing argument 'VALUE'"),
