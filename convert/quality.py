@@ -26,7 +26,9 @@ if TYPE_CHECKING:
 
 CHUNK_TOKENS = 512
 """Tokens of all passages that are computed at once."""
-MAX_SEQUENCES = 16
+MAX_SEQUENCES = 8
+MAX_LOGITS = 256
+"""Predictions that are held at once: 125 MiB for the largest vocabulary, for each file."""
 ANSWER_TOKENS = 64
 """Longest translation that is compared by chrF."""
 BLOCK_ROWS = 32
@@ -199,7 +201,12 @@ def _open(path: Path, threads: int | None) -> ReferenceModel:
     # Room for the passages and for the translations that are made of their prompts.
     room = CHUNK_TOKENS + MAX_SEQUENCES * ANSWER_TOKENS
     return ReferenceModel(
-        path, context_length=room, batch_tokens=CHUNK_TOKENS, threads=threads, sequences=MAX_SEQUENCES
+        path,
+        context_length=room,
+        batch_tokens=CHUNK_TOKENS,
+        max_logits=MAX_LOGITS,
+        threads=threads,
+        sequences=MAX_SEQUENCES,
     )
 
 
@@ -219,14 +226,19 @@ def _check_comparable(
 def _batches(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
     batch: list[Passage] = []
     for passage in passages:
-        if passage.n_tokens > CHUNK_TOKENS:
+        if passage.n_tokens > CHUNK_TOKENS or len(passage.answer) > MAX_LOGITS:
             continue
-        if len(batch) == MAX_SEQUENCES or sum(each.n_tokens for each in batch) + passage.n_tokens > CHUNK_TOKENS:
+        if batch and not _fits([*batch, passage]):
             yield batch
             batch = []
         batch.append(passage)
     if batch:
         yield batch
+
+
+def _fits(batch: Sequence[Passage]) -> bool:
+    n_tokens, n_logits = sum(each.n_tokens for each in batch), sum(len(each.answer) for each in batch)
+    return len(batch) <= MAX_SEQUENCES and n_tokens <= CHUNK_TOKENS and n_logits <= MAX_LOGITS
 
 
 def _compare_batch(

@@ -16,6 +16,7 @@ from hymt_convert.isolated import run_isolated
 from hymt_convert.passages import all_texts
 from hymt_convert.probe import Probe, Translation, probe_file
 from hymt_convert.reference_model import ReferenceModel as ReferenceModel
+from hymt_convert.tokenizer_checksum import CHECK_TEXT, CHECKSUMS, PUBLISHED_TOKENS, checksum
 from hymt_convert.vocabulary import TokenType
 from hymt_local.catalog import ModelSpec, load_catalog
 from hymt_local.checks import check_output
@@ -266,7 +267,7 @@ def _header_checks(faults: Sequence[Fault]) -> list[Check]:
 def _run_checks(
     header: GgufHeader, spec: ModelSpec | None, checkpoint: Path | None, threads: int | None
 ) -> tuple[Probe | None, list[Check]]:
-    texts = (*all_texts(), *AWKWARD_TEXTS)
+    texts = (*all_texts(), *AWKWARD_TEXTS, CHECK_TEXT)
     try:
         probe = run_isolated(probe_file, header.path, spec, texts, threads=threads)
     except (ModelError, EngineError) as error:
@@ -274,6 +275,7 @@ def _run_checks(
     checks = [
         Check("numbers", "ok", "all weights and predictions are numbers"),
         _check_tokenizer(probe),
+        *_check_published(header, spec, probe.token_ids[-1]),
         *(_check_against(checkpoint, header, spec, texts, probe) if checkpoint is not None else ()),
         _check_translations(probe.translations),
     ]
@@ -288,6 +290,17 @@ def _check_tokenizer(probe: Probe) -> Check:
         return Check("tokenizer", "failed", f"{text[:40]!r} comes back as {back[:40]!r}")
     count = sum(map(len, probe.token_ids))
     return Check("tokenizer", "ok", f"{len(probe.token_ids)} texts in 38 languages come back from their {count} tokens")
+
+
+def _check_published(header: GgufHeader, spec: ModelSpec | None, token_ids: Sequence[int]) -> Iterator[Check]:
+    """Tell whether a known model's vocabulary is the published one; of the toy of a test nothing is known."""
+    wanted = CHECKSUMS.get(spec.tokenizer) if spec is not None else None
+    if wanted is None or len(read_array(header, "tokenizer.ggml.tokens")) < PUBLISHED_TOKENS:
+        return
+    if checksum(token_ids) == wanted:
+        yield Check("tokenizer", "ok", "it is the published tokenizer, by llama.cpp's checksum")
+    else:  # for one of the two, nobody has compared llama.cpp with the original yet
+        yield Check("tokenizer", "warning", "it splits llama.cpp's test text unlike the published tokenizer")
 
 
 def _check_against(

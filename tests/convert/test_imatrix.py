@@ -55,7 +55,7 @@ def test_the_sums_are_those_of_an_independent_forward_pass(tmp_path: Path) -> No
     n_tokens = sum(map(len, TEXTS))
     for name, entry in matrix.entries.items():
         expected = sum((text[name] ** 2).sum(axis=0) for text in inputs)
-        np.testing.assert_allclose(entry.sums[0], expected, rtol=2e-4, atol=1e-5 * n_tokens, err_msg=name)
+        np.testing.assert_allclose(entry.sums[0], expected, rtol=1e-5, err_msg=name)  # measured: 1e-6
         assert entry.counts.tolist() == [n_tokens]
 
 
@@ -102,9 +102,9 @@ def test_experts_are_quantized_with_their_own_weights(tmp_path: Path) -> None:
     toy_moe.write_checkpoint(tmp_path / "toy", shape)
     file = convert(ConversionRequest(tmp_path / "toy", tmp_path, ("F32",))).files[0].path
     write_imatrix(tmp_path / "i.gguf", compute_imatrix(file, lambda model: TEXTS, dataset="x", threads=1))
-    report = quantize_file(file, tmp_path / "q.gguf", "IQ2_XXS", imatrix=tmp_path / "i.gguf")
+    report = quantize_file(file, tmp_path / "q.gguf", "Q2_K_S", imatrix=tmp_path / "i.gguf")
     assert report.fallbacks == {}
-    assert read_file_facts(report.path).tensor_types["blk.1.ffn_gate_exps.weight"] == "IQ2_XXS"
+    assert read_file_facts(report.path).tensor_types["blk.1.ffn_gate_exps.weight"] == "Q2_K"
 
 
 @pytest.mark.llama
