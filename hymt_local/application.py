@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hymt_local.catalog import Catalog, ModelSpec, load_catalog
-from hymt_local.config import ResolvedSettings, Settings, load_settings
+from hymt_local.config import Layer, ResolvedSettings, Settings, load_settings
 from hymt_local.errors import ModelTooLargeError
 from hymt_local.installed import InstalledModel, ModelStore
 from hymt_local.paths import Paths
@@ -48,6 +48,16 @@ class Application:
     def resolve_model(self, ref: str | None) -> InstalledModel:
         """Return the installed model of a reference, of the setting, or the default, in this order."""
         return self.store.resolve(ref or self.settings.model)
+
+    def model_for(self, text: str, *, source_lang: str | None, target_lang: str) -> str | None:
+        """Return the model for a text: a flag's or a variable's, else the language pair's own, else the setting."""
+        is_typed = self.resolved.origins["model"] in {Layer.FLAG, Layer.ENVIRONMENT}
+        if is_typed or not self.settings.pair_models:
+            return self.settings.model
+        from hymt_local.pairs import model_of_pair
+
+        chosen = model_of_pair(self.settings.pair_models, source_lang=source_lang, target_lang=target_lang, text=text)
+        return chosen or self.settings.model
 
     def open_model(self, ref: str | None) -> OpenModel:
         """Return a model ready to be used; its weights are read on first use.

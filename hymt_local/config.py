@@ -43,6 +43,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         Annotated[int, msgspec.Meta(ge=0, le=1000)] | Literal["auto"],
         msgspec.Meta(description="layers on the GPU; auto: as many as fit, 0: CPU only"),
     ] = "auto"
+    pair_models: Annotated[
+        dict[str, str],
+        msgspec.Meta(description="models of single language pairs; `hymt models use MODEL --for en-zh` sets them"),
+    ] = {}
     memory_check: Annotated[bool, msgspec.Meta(description="refuse to load a model that does not fit into memory")] = (
         True
     )
@@ -117,7 +121,7 @@ def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in environ if name.startswith(VARIABLE_PREFIX) and name not in known))
 
 
-def write_setting(config_file: Path, name: str, value: str | None) -> None:
+def write_setting(config_file: Path, name: str, value: str | Mapping[str, str] | None) -> None:
     """Set one value in the file, keeping its comments; None removes it. The new file replaces the old one at once.
 
     Raises:
@@ -136,9 +140,18 @@ def write_setting(config_file: Path, name: str, value: str | None) -> None:
     if typed is None:
         document.pop(name, None)
     else:
-        document[name] = typed
+        document[name] = tomlkit.item(typed) if not isinstance(typed, dict) else _inline_table(typed)
     _checked(document.unwrap(), str(config_file))
     write_atomically(config_file, tomlkit.dumps(document))
+
+
+def _inline_table(values: Mapping[str, str]) -> Any:
+    """A table of its own would take in every setting that is written after it."""
+    import tomlkit
+
+    table = tomlkit.inline_table()
+    table.update(values)
+    return table
 
 
 def settings_schema() -> dict[str, Any]:

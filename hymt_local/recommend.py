@@ -86,17 +86,18 @@ def candidates(catalog: Catalog, machine: MachineFacts, *, wish: FitWish | None 
     return tuple(found)
 
 
-def recommend(found: tuple[Candidate, ...], machine: MachineFacts) -> Candidate | None:
+def recommend(found: tuple[Candidate, ...], machine: MachineFacts, *, is_named: bool = False) -> Candidate | None:
     """Return what to download when the user names nothing; None when nothing fits.
 
-    Free licences only. The largest model that is comfortable: in 4 bits it translates better than a smaller one in 8.
-    Of its files the finest one that is not much slower. Where none is comfortable: the fastest that fits.
+    Free licences and files below 10 GB only, unless the user has named the model (`is_named`). The largest model
+    that is comfortable: in 4 bits it translates better than a smaller one in 8. Of its files the finest one that is
+    not much slower. Where none is comfortable: the fastest that fits.
     """
     free = [
         candidate
         for candidate in found
-        if not candidate.spec.licence.territory_excluded
-        and _size(candidate) <= LARGEST_DEFAULT_BYTES
+        if (is_named or not candidate.spec.licence.territory_excluded)
+        and (is_named or _size(candidate) <= LARGEST_DEFAULT_BYTES)
         and has_room_on_disk(candidate, machine)
     ]
     comfortable = [candidate for candidate in free if candidate.is_comfortable(machine)]

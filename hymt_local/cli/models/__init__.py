@@ -7,6 +7,8 @@ import click
 from hymt_local.cli.models.fit import fit_models
 from hymt_local.cli.models.importing import import_model
 from hymt_local.cli.models.listing import list_models
+from hymt_local.cli.models.pull import pull_model
+from hymt_local.cli.models.removing import remove_models
 from hymt_local.cli.models.using import use_model
 from hymt_local.cli.models.verify import verify_models
 
@@ -16,5 +18,5 @@ def models_command() -> None:
     """List, fit, fetch, verify and remove models; choose the default."""
 
 
-for _command in (list_models, fit_models, import_model, use_model, verify_models):
+for _command in (list_models, fit_models, pull_model, import_model, verify_models, use_model, remove_models):
     models_command.add_command(_command)
