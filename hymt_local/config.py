@@ -239,7 +239,7 @@ def _checked(
         settings = msgspec.convert(dict(values), Settings, strict=not from_text)
     except msgspec.ValidationError as error:
         what, _, path = str(error).partition(" - at ")
-        name = path.strip("`").removeprefix("$.")
+        name = path.strip("`").removeprefix("$.").partition("[")[0]
         raise ConfigError(
             f"{place}: `{spelled(name)} = {_shortened(values[name])}`: {what[:1].lower()}{what[1:]}", hint=_HINT
         ) from error

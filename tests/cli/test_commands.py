@@ -100,7 +100,8 @@ def test_models_list_names_the_catalog_before_anything_is_installed(hymt_here: R
     done = hymt_here("models", "list")
     assert (done.status, done.err) == (
         0,
-        "note: no model is installed: `hymt models import FILE.gguf` adds a file you have\n",
+        "note: no model is installed: `hymt models pull` fetches one, "
+        "`hymt models import FILE.gguf` adds a file you have\n",
     )
     for model_id in ("Hy-MT2-1.8B", "Hunyuan-MT-7B", "Hunyuan-MT-Chimera-7B"):
         assert f" {model_id} " in done.text

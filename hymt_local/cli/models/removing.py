@@ -13,7 +13,7 @@ from hymt_local.cli import output
 from hymt_local.cli.diagnostics import print_note
 from hymt_local.cli.models.views import size_text
 from hymt_local.config import Layer, write_setting
-from hymt_local.errors import CancelledError, UsageError
+from hymt_local.errors import CancelledError, HymtError, UsageError
 from hymt_local.installed import InstalledModel
 
 
@@ -61,11 +61,18 @@ def _forget_settings(app: Application, model: InstalledModel) -> None:
     settings, file = app.settings, app.paths.config_file
     if app.resolved.origins["model"] is Layer.FILE and settings.model and _means(settings.model, model):
         write_setting(file, "model", None)
-        print_note(f"the default is {app.store.default().ref} now")
+        print_note(_default_line(app))
     kept = {pair: ref for pair, ref in settings.pair_models.items() if not _means(ref, model)}
     if kept != settings.pair_models:
         write_setting(file, "pair_models", kept or None)
         print_note(f"no language pair has {model.ref} as its default any more")
+
+
+def _default_line(app: Application) -> str:
+    try:
+        return f"the default is {app.store.default().ref} now"
+    except HymtError as error:
+        return f"{error.message}: {error.hint}"
 
 
 def _means(ref: str, model: InstalledModel) -> bool:

@@ -36,7 +36,7 @@ class Verification:
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 @click.pass_context
 def verify_models(ctx: click.Context, arguments: tuple[str, ...], as_json: bool) -> int:
-    """Check installed models: header, structure, and every byte by its hash.
+    """Check installed models: header, structure and hash.
 
     MODEL names some of them; without it all are checked. A FILE of anybody is checked as `hymt convert verify FILE`
     does, with its options: it is loaded and made to translate. The exit status is 3 when something failed.
