@@ -183,6 +183,16 @@ class ReferenceModel:
         """
         import numpy as np
 
+        self.read(spans)
+        shape = (sum(span.n_logits for span in spans), self.vocab_size)
+        return np.ctypeslib.as_array(self._lib.llama_get_logits(self._context), shape=shape).copy()
+
+    def read(self, spans: Sequence[Span]) -> None:
+        """Read tokens after those already held; the logits are computed and left where they are.
+
+        Raises:
+            DecodeError: llama.cpp cannot decode them, or an id or the number of tokens is out of range.
+        """
         total = sum(len(span.tokens) for span in spans)
         if not 0 < total <= self._room:
             raise DecodeError(f"{total} tokens do not fit into {self._room}")
@@ -192,12 +202,10 @@ class ReferenceModel:
             raise DecodeError(f"a token outside of 0 to {self.vocab_size - 1}")
         batch = self._lib.llama_batch_init(total, 0, 1)
         try:
-            n_logits = _fill(batch, spans)
+            _fill(batch, spans)
             status = self._lib.llama_decode(self._context, batch)
             if status != 0:
                 raise DecodeError(f"llama.cpp cannot decode {total} tokens of {self.name}: status {status}")
-            pointer = self._lib.llama_get_logits(self._context)
-            return np.ctypeslib.as_array(pointer, shape=(n_logits, self.vocab_size)).copy()
         finally:
             self._lib.llama_batch_free(batch)
 
@@ -273,9 +281,8 @@ def _library() -> Any:
     return llama_cpp
 
 
-def _fill(batch: Any, spans: Sequence[Span]) -> int:
-    """Fill a batch and return how many rows of logits it asks for."""
-    place = n_logits = 0
+def _fill(batch: Any, spans: Sequence[Span]) -> None:
+    place = 0
     for span in spans:
         first = len(span.tokens) - span.n_logits
         for offset, token in enumerate(span.tokens):
@@ -285,6 +292,4 @@ def _fill(batch: Any, spans: Sequence[Span]) -> int:
             batch.seq_id[place][0] = span.sequence
             batch.logits[place] = offset >= first
             place += 1
-        n_logits += span.n_logits
     batch.n_tokens = place
-    return n_logits

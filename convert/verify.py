@@ -21,7 +21,7 @@ from hymt_convert.vocabulary import TokenType
 from hymt_local.catalog import ModelSpec, load_catalog
 from hymt_local.checks import check_output
 from hymt_local.engine.gguf_file import GgufHeader, check_supported, quantization_of, read_array, read_header
-from hymt_local.errors import EngineError, ModelError, ModelFileError
+from hymt_local.errors import EngineError, EngineUnavailableError, ModelError, ModelFileError
 
 Outcome = Literal["ok", "warning", "failed", "skipped"]
 
@@ -154,6 +154,7 @@ def verify_file(
     path: Path,
     *,
     spec: ModelSpec | None = None,
+    by_name: bool = True,
     checkpoint: Path | None = None,
     run: bool = True,
     threads: int | None = None,
@@ -162,7 +163,8 @@ def verify_file(
 
     Args:
         path: The file.
-        spec: The model; None asks the catalog by the file's names.
+        spec: The model, if it is known.
+        by_name: When it is not, ask the catalog by the file's names.
         checkpoint: The folder that it was converted from: its tokenizer is compared.
         run: Load the file, read all its weights, tokenize and translate with it.
         threads: None for one per core.
@@ -171,7 +173,7 @@ def verify_file(
         ModelFileError: it is not a whole GGUF file.
     """
     header = read_header(path)
-    spec = spec or identify(header, load_catalog())
+    spec = spec or (identify(header, load_catalog()) if by_name else None)
     checks = [Check("structure", "ok", f"{len(header.tensors)} tensors inside {header.size_bytes} bytes")]
     faults: tuple[Fault, ...] = ()
     probe: Probe | None = None
@@ -270,6 +272,8 @@ def _run_checks(
     texts = (*all_texts(), *AWKWARD_TEXTS, CHECK_TEXT)
     try:
         probe = run_isolated(probe_file, header.path, spec, texts, threads=threads)
+    except EngineUnavailableError as error:
+        return None, [Check("numbers", "skipped", error.message)]
     except (ModelError, EngineError) as error:
         return None, [Check("numbers", "failed", error.message)]
     checks = [

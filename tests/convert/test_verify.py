@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from pathlib import Path
 
 import click
@@ -209,6 +210,24 @@ def test_a_crash_is_an_error_with_its_last_words() -> None:
         run_isolated(die, -1)
     with pytest.raises(EngineError, match=r"status 7"):
         run_isolated(die, 7)
+
+
+def test_a_process_that_ends_at_once_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexec >&2\necho no such module\nexit 3\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(EngineError, match=r"no such module \(status 3\)"):
+        run_isolated(count, 10**6)
+
+
+@pytest.mark.llama
+def test_without_llama_cpp_the_rest_is_looked_at(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "llama_cpp.py").write_text("raise OSError('libllama.so: cannot open shared object file')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    report = verify_file(toy)
+    assert (report.is_sound, report.checks[-1].name, report.checks[-1].outcome) == (True, "numbers", "skipped")
+    assert "cannot open shared object file" in report.checks[-1].message
 
 
 @pytest.mark.usefixtures("importable")
