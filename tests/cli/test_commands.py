@@ -18,6 +18,8 @@ from hymt_local.language import LANGUAGES
 from tests.cli.conftest import Completed, RunHymt
 from tests.toy_models import write_toy_model
 
+pytestmark = pytest.mark.usefixtures("no_trial")
+
 ANY_ID = "Hunyuan-MT-7B"
 NO_LLAMA = 'import sys\nsys.modules["llama_cpp"] = None\n'
 
@@ -290,8 +292,8 @@ def test_doctor_on_a_sound_installation(hymt_here: RunHymt, toy: Path) -> None:
     done = hymt_here("doctor", "--json")
     checks = checks_of(done)
     assert list(checks) == [
-        "python", "engine", "memory", "environment", "configuration", "model", "data folder", "phrase cache",
-        "terminal",
+        "python", "compiler", "processor", "engine", "gpu", "memory", "environment", "configuration", "model", "fit",
+        "data folder", "phrase cache", "network", "terminal",
     ]  # fmt: skip
     assert {check["status"] for check in checks.values()} <= {"ok", "warn"}
     assert checks["engine"]["found"].startswith("llama-cpp-python 0.")
