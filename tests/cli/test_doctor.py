@@ -103,7 +103,7 @@ def test_after_a_processor_that_fails_the_engine_is_not_loaded(
 
 
 def test_a_missing_compiler_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor_engine.shutil, "which", lambda name: None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
     assert (check_compiler().status, check_compiler().found[:4]) == ("ok", "none")
 
 

@@ -171,12 +171,18 @@ def _fetch(app: Application, spec: ModelSpec, file: ModelFile, *, as_json: bool)
         reporter.clear()
         end_echoed_line()
         raise CancelledError(
-            f"the download was stopped: {size_text(reporter.done_bytes)} of {file.name} are here",
+            f"the download was stopped: {_here(app, file)} of {file.name} are here",
             hint=f"`hymt models pull {spec.id}:{file.quantization}` continues it",
         ) from None
     finally:
         reporter.clear()
     return _register(app, path, spec, file)
+
+
+def _here(app: Application, file: ModelFile) -> str:
+    """Return how much of an unfinished download is on the disk."""
+    sizes = [part.stat().st_size for part in app.paths.models_dir.glob(f".{file.name}.*.part")]
+    return size_text(max(sizes, default=0))
 
 
 def _register(app: Application, path: Path, spec: ModelSpec, file: ModelFile) -> InstalledModel:
@@ -206,13 +212,11 @@ class _Reporter:
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
         self._line = ProgressLine()
-        self.done_bytes = 0
 
     def __call__(self, event: DownloadEvent) -> None:
         from hymt_local.download import DownloadProgress
 
         if isinstance(event, DownloadProgress):
-            self.done_bytes = event.all_done_bytes or self.done_bytes
             if not self._as_json:
                 self._line.show(progress_label(event), event.done_bytes / max(event.total_bytes, 1))
                 return
@@ -230,8 +234,9 @@ class _Reporter:
 
 def progress_label(event: Any) -> str:
     """Return name, bytes, rate and remaining time of a download in one line."""
-    done, total = event.done_bytes / GIGABYTE, event.total_bytes / GIGABYTE
-    parts = ["checking" if event.phase == "verify" else event.name, f"{done:.2f} of {total:.2f} GB"]
+    unit, name = (GIGABYTE, "GB") if event.total_bytes >= GIGABYTE else (1e6, "MB")
+    amount = f"{event.done_bytes / unit:.2f} of {event.total_bytes / unit:.2f} {name}"
+    parts = ["checking" if event.phase == "verify" else event.name, amount]
     if event.rate_bytes_per_s:
         parts.append(f"{event.rate_bytes_per_s / 1e6:.1f} MB/s")
     if event.eta_s is not None:
