@@ -35,6 +35,11 @@ class Cycle:
     grouping: Literal["sorted", "classes"] = "classes"
     """How the rows of one batch are alike: in nearly equal lengths, or in the class of their lengths. The former are so
     alike that their gradients disturb as much as they teach; the first cycles were run before that was known."""
+    forgetting: float = 0.0
+    """Share of the answer's tokens that are hidden from what follows them: the source has to be read, not the sentence
+    continued from memory. Without it, templates with few fillers are learnt by heart and fail with a new one."""
+    with_late: bool = False
+    """Also train the combinations that were held out before beyond their template's share (`Phrasebook.late`)."""
     shares: Mapping[str, float] = field(default_factory=lambda: _SHARES)
     """Share of each group of items in the draws, whatever its number of items; an item's weight counts inside it."""
 
@@ -57,10 +62,18 @@ CYCLES = (
         shares={"phrase": 0.27, "template": 0.33, "date": 0.10, "cldr": 0.30},
     ),
     Cycle(
-        2400,
+        2600,
+        peak_rate=1.5e-3,
+        row_positions=2400,
+        shares={"phrase": 0.15, "template": 0.42, "date": 0.11, "cldr": 0.32},
+    ),
+    Cycle(
+        1500,
         peak_rate=1.2e-3,
         row_positions=2400,
-        shares={"phrase": 0.23, "template": 0.33, "date": 0.10, "cldr": 0.34},
+        forgetting=0.15,
+        with_late=True,
+        shares={"phrase": 0.10, "template": 0.50, "date": 0.15, "cldr": 0.25},
     ),
 )
 STEPS = sum(cycle.steps for cycle in CYCLES)

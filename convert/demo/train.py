@@ -45,7 +45,16 @@ class Progress:
 def batches(sampler: Sampler, cycle: Cycle) -> Iterator[Batch]:
     """Endless batches of rows of similar length; the order of lengths is random."""
     grouped = _sorted_groups if cycle.grouping == "sorted" else _class_groups
-    return (collate(group) for group in grouped(sampler, cycle.row_positions))
+    for group in grouped(sampler, cycle.row_positions):
+        batch = collate(group)
+        yield _forget(batch, cycle.forgetting, sampler) if cycle.forgetting else batch
+
+
+def _forget(batch: Batch, share: float, sampler: Sampler) -> Batch:
+    """Hide a share of the answer from the model behind padding; the first token, which asks for it, stays."""
+    hidden = torch.from_numpy(sampler.generator.random(tuple(batch.answer.shape)) < share)
+    hidden[:, 0] = False
+    return dataclasses.replace(batch, answer=batch.answer.masked_fill(hidden, sampler.padding))
 
 
 def _class_groups(sampler: Sampler, row_positions: int) -> Iterator[Sequence[Example]]:
@@ -146,7 +155,7 @@ def train(
     loss_of = torch.compile(model.loss, dynamic=True) if plan.compiled else model.loss
     started, done = time.monotonic(), 0
     for number, cycle in enumerate(plan.cycles):
-        sampler = Sampler(corpus, cycle.shares, plan.seed + number)
+        sampler = Sampler(corpus, cycle.shares, plan.seed + number, with_late=cycle.with_late)
         for loss in _run_cycle(model, loss_of, cycle, batches(sampler, cycle)):
             done += 1
             if watch is not None:
