@@ -48,6 +48,8 @@ class ToyModel:
     geometry: ToyGeometry = field(default_factory=ToyGeometry)
     architecture: str = "hunyuan-dense"
     """With `hy_v3` all blocks but the first are mixtures of experts."""
+    name: str = "toy"
+    """`general.name`."""
     pre_tokenizer: str = "hunyuan"
     tokenizer: Literal["gpt2", "llama"] = "gpt2"
     """Byte-level BPE, or SentencePiece with byte fallback and a leading space."""
@@ -125,7 +127,7 @@ class _Writer(GGUFWriter):
 
 def _add_hyperparameters(writer: GGUFWriter, model: ToyModel) -> None:
     geometry = model.geometry
-    writer.add_name("toy")
+    writer.add_name(model.name)
     writer.add_file_type(0)
     writer.add_context_length(geometry.context_length)
     writer.add_embedding_length(geometry.hidden)

@@ -236,3 +236,37 @@ def test_a_wrong_pair_or_model_is_an_error_and_changes_nothing(
 ) -> None:
     the_error(hymt_here("models", "use", *arguments), status)
     assert not paths.config_file.exists()
+
+
+# import FOLDER
+
+
+def named(path: Path, name: str, seed: int = 0) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return write_toy_model(path, ToyModel(name=name, seed=seed))
+
+
+def test_of_a_folder_all_known_models_are_taken_whoever_keeps_them(hymt_here: RunHymt, tmp_path: Path) -> None:
+    shelf = tmp_path / "shelf"
+    named(shelf / "lm-studio" / "tencent" / "Hy-MT2-7B-Q4.gguf", "toy")
+    blob = named(shelf / "ollama" / "blobs" / f"sha256-{'0' * 64}", "Hy-MT2-1.8B", seed=1)
+    (shelf / "hub").mkdir()
+    (shelf / "hub" / "again.gguf").symlink_to(blob)
+    (shelf / "ollama" / "blobs" / f"sha256-{'1' * 64}").write_text('{"a manifest": 1}')
+    (shelf / "notes.gguf").write_text("no model")
+    named(shelf / "unknown.gguf", "somebody's own", seed=2)
+    done = hymt_here("models", "import", str(shelf))
+    assert done.status == 0
+    assert sorted(line.split("\t")[0] for line in done.text.splitlines()) == ["Hy-MT2-1.8B:F32", "Hy-MT2-7B:F32"]
+    assert [line for line in done.err.splitlines() if "left out" in line] == [
+        f"note: left out {shelf / 'unknown.gguf'}: cannot tell which model unknown.gguf is "
+        '(general.name = "somebody\'s own")'
+    ]
+    as_json = json.loads(hymt_here("models", "import", str(shelf), "--json").out)
+    assert {model["id"] for model in as_json["models"]} == {"Hy-MT2-7B", "Hy-MT2-1.8B"}
+
+
+def test_a_folder_with_nothing_to_use_is_an_error(hymt_here: RunHymt, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    done = hymt_here("models", "import", str(tmp_path / "empty"))
+    assert the_error(done, 3).endswith("is a directory without a model that could be used")

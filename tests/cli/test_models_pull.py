@@ -17,8 +17,8 @@ import pytest
 
 from hymt_local.application import Application
 from hymt_local.catalog import load_catalog
-from hymt_local.cli.models.pull import duration_text, licence_lines, progress_label
-from hymt_local.download import DownloadProgress
+from hymt_local.cli.models.pull import Reporter, duration_text, licence_lines, progress_label, waiting_label
+from hymt_local.download import DownloadProgress, DownloadWaiting
 from hymt_local.paths import Paths
 from tests.cli.conftest import Completed, RunHymt
 from tests.download.fake_hub import FakeHub, Reply
@@ -294,6 +294,19 @@ def test_an_error_is_a_json_line_too(hymt_here: RunHymt, publish: Callable[..., 
 def test_the_line_on_a_terminal_has_rate_and_remaining_time() -> None:
     event = DownloadProgress("m.gguf", "download", 1_200_000_000, 4_600_000_000, 0, 0, 12_300_000.0, 276.0)
     assert progress_label(event) == "m.gguf  1.20 of 4.60 GB  12.3 MB/s  5 min left"
+
+
+def test_waiting_is_shown_with_its_reason_and_the_time_left(capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    reporter = Reporter(as_json=True)
+    reporter(DownloadWaiting("m.gguf", "the hub answered with status 503", 4.0))
+    (line,) = capfdbinary.readouterr().out.splitlines()
+    assert json.loads(line) == {
+        "event": "waiting", "name": "m.gguf", "reason": "the hub answered with status 503", "remaining_s": 4.0,
+    }  # fmt: skip
+    assert waiting_label(DownloadWaiting("m", "status 503", 4.0)) == "status 503, trying again in 4 s"
+    assert waiting_label(DownloadWaiting("m", "another process is fetching it", None)) == (
+        "another process is fetching it"
+    )
 
 
 @pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (59, "59 s"), (61, "1 min"), (7500, "2 h 5 min")])

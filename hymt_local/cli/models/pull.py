@@ -22,7 +22,7 @@ from hymt_local.installed import InstalledModel
 from hymt_local.licences import AcceptedLicences
 
 if TYPE_CHECKING:
-    from hymt_local.download import DownloadEvent
+    from hymt_local.download import DownloadEvent, DownloadProgress, DownloadWaiting
     from hymt_local.engine.fit import MachineFacts
 
 
@@ -156,7 +156,7 @@ def licence_lines(model_id: str, licence: Licence) -> list[str]:
 def _fetch(app: Application, spec: ModelSpec, file: ModelFile, *, as_json: bool) -> InstalledModel:
     from hymt_local.download import fetch_model
 
-    reporter = _Reporter(as_json=as_json)
+    reporter = Reporter(as_json=as_json)
     print_note(f"fetching {file.name} ({size_text(file.size_bytes or 0)}) into {app.paths.models_dir}")
     try:
         path = fetch_model(
@@ -206,7 +206,7 @@ def _make_default(app: Application, model: InstalledModel) -> None:
         print_note(f"{variable_name('model')} is set and wins: {current} stays the default")
 
 
-class _Reporter:
+class Reporter:
     """Shows a download: a bar on a terminal, JSON lines on request, nothing elsewhere."""
 
     def __init__(self, *, as_json: bool) -> None:
@@ -214,25 +214,28 @@ class _Reporter:
         self._line = ProgressLine()
 
     def __call__(self, event: DownloadEvent) -> None:
+        """Take one event of the download."""
         from hymt_local.download import DownloadProgress
 
-        if isinstance(event, DownloadProgress):
-            if not self._as_json:
-                self._line.show(progress_label(event), event.done_bytes / max(event.total_bytes, 1))
-                return
-        elif not self._as_json:
-            seconds = "" if event.remaining_s is None else f", trying again in {event.remaining_s:.0f} s"
-            self._line.show(f"{event.reason}{seconds}", 0.0)
-            return
-        name = "progress" if isinstance(event, DownloadProgress) else "waiting"
-        _write_line({"event": name, **dataclasses.asdict(event)})
+        is_progress = isinstance(event, DownloadProgress)
+        if self._as_json:
+            _write_line({"event": "progress" if is_progress else "waiting", **dataclasses.asdict(event)})
+        elif isinstance(event, DownloadProgress):
+            self._line.show(progress_label(event), event.done_bytes / max(event.total_bytes, 1))
+        else:
+            self._line.show(waiting_label(event), 0.0)
 
     def clear(self) -> None:
         """Erase the bar."""
         self._line.clear()
 
 
-def progress_label(event: Any) -> str:
+def waiting_label(event: DownloadWaiting) -> str:
+    """Return why nothing moves, and for how long, in one line."""
+    return event.reason if event.remaining_s is None else f"{event.reason}, trying again in {event.remaining_s:.0f} s"
+
+
+def progress_label(event: DownloadProgress) -> str:
     """Return name, bytes, rate and remaining time of a download in one line."""
     unit, name = (GIGABYTE, "GB") if event.total_bytes >= GIGABYTE else (1e6, "MB")
     amount = f"{event.done_bytes / unit:.2f} of {event.total_bytes / unit:.2f} {name}"
