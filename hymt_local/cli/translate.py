@@ -278,7 +278,7 @@ def _stream(stream: TerminalStream, event: Event) -> None:
 
 def _note_demo(event: Started, presentation: Presentation) -> None:
     if event.model_kind == "demo" and not presentation.quiet:
-        print_note("the demo model answers: it knows its phrasebook only; `hymt models list` shows real models")
+        print_note("the demo model answers: it knows its phrasebook only; `hymt models pull` fetches a real model")
 
 
 def _exit_status(last: LastEvent, request: TranslationRequest, *, presentation: Presentation) -> int:
