@@ -26,9 +26,12 @@ SHORTEST_CONTEXT = 1024
 TINY_MODEL_BYTES = 64 * MIB
 """Below it one thread is fastest."""
 MICRO_BATCH = 256
-MOST_SLOTS = 16
-TOKENS_PER_SLOT = 256
-"""A segment, its prompt and its answer, on average."""
+SLOTS = (16, 4, 1)
+"""Generations decoded together, best first; where there are several, one more is kept for interactive work."""
+CELLS_PER_SLOT = 256
+"""Of the shared KV cache: a paragraph, its prompt and its translation."""
+DRAFT_ROWS = 32
+"""Rows of logits that the verification of a draft may need besides."""
 
 PROGRAM_BYTES = 56 * MIB
 """Python, our modules and the shared libraries, measured as resident memory."""
@@ -43,6 +46,8 @@ SYSTEM_BYTES = GIB
 LEAST_SHARE_ON_GPU = 8
 """With fewer than a n-th of the layers on the GPU the copying eats the gain."""
 
+WORTHWHILE_SPEED_UP = 1.3
+"""Slots are given up for it: one text at a time is what people wait for."""
 CPU_BYTES_PER_S_PER_THREAD = 12e9
 MOST_CPU_BYTES_PER_S = 30e9
 """Two channels of laptop memory; measured 33e9 with two threads on a server."""
@@ -74,14 +79,17 @@ class ModelFacts:
     active_share: float = 1.0
     """Part of the weights that one token reads: below 1 for mixtures of experts."""
 
-    def kv_bytes(self, context_length: int, kv_type: KvType) -> int:
+    def kv_bytes(self, n_cells: int, kv_type: KvType) -> int:
         """Return the size of the KV cache."""
-        return int(2 * self.n_layers * self.kv_width * context_length * KV_BYTES[kv_type])
+        return int(2 * self.n_layers * self.kv_width * n_cells * KV_BYTES[kv_type])
 
-    def compute_bytes(self, context_length: int, n_slots: int) -> int:
-        """Return intermediate results, attention mask and logits; exact to 5 % for the three published geometries."""
-        rows = min(MICRO_BATCH, context_length)
-        return rows * (4 * self.row_floats + 2 * context_length) + n_slots * self.vocab * 4
+    def compute_bytes(self, n_cells: int) -> int:
+        """Return intermediate results and attention mask; exact to 5 % for the three published geometries."""
+        return min(MICRO_BATCH, n_cells) * (4 * self.row_floats + 2 * n_cells)
+
+    def logits_bytes(self, n_outputs: int) -> int:
+        """Return the rows of logits, which are kept in main memory."""
+        return n_outputs * self.vocab * 4
 
     @property
     def program_bytes(self) -> int:
@@ -213,19 +221,21 @@ def facts_of_header(header: GgufHeader, *, name: str, context_length: int) -> Mo
 def plan(model: ModelFacts, machine: MachineFacts, *, wish: FitWish | None = None) -> FitPlan:
     """Return the best way to load a model: the first of the wished shapes that fits, else the one that fits best.
 
-    A context that the user has not fixed is shortened step by step, down to 1,024 tokens; before that the KV cache is
-    kept in fewer bits.
+    What is given up first: slots (sooner, where that gets decidedly more layers onto the GPU), then bits of the KV
+    cache, then context, if the user has not fixed it, in halves down to 1,024 tokens.
     """
     wish = wish or FitWish()
-    best: FitPlan | None = None
-    for context_length, kv_type in _shapes(model, wish):
-        attempt = _attempt(model, machine, wish=wish, context_length=context_length, kv_type=kv_type)
-        if attempt.verdict == "good":
-            return attempt
-        if best is None or _RANKS[attempt.verdict] > _RANKS[best.verdict]:
-            best = attempt
-    assert best is not None
-    return best
+    attempts = [_attempt(model, machine, wish=wish, shape=shape) for shape in _shapes(model, wish)]
+    best = max(attempts, key=lambda attempt: _RANKS[attempt.verdict])
+    if best.verdict != "good":
+        return best
+    alike = [attempt for attempt in attempts if attempt.verdict == "good" and _is_like(attempt, best)]
+    fastest = max(attempt.tokens_per_s for attempt in alike)
+    return next(attempt for attempt in alike if attempt.tokens_per_s * WORTHWHILE_SPEED_UP >= fastest)
+
+
+def _is_like(attempt: FitPlan, other: FitPlan) -> bool:
+    return (attempt.context_length, attempt.kv_type) == (other.context_length, other.kv_type)
 
 
 def default_threads(weights_bytes: int, n_cores: int) -> int:
@@ -243,26 +253,48 @@ def _active_share(sizes: dict[str, int], *, n_used: int, n_experts: int) -> floa
     return 1 - in_experts / sum(sizes.values()) * (1 - n_used / n_experts)
 
 
-def _shapes(model: ModelFacts, wish: FitWish) -> Iterator[tuple[int, KvType]]:
-    """Yield context and KV type from best to smallest."""
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Of a context."""
+
+    context_length: int
+    kv_type: KvType
+    n_slots: int
+
+    @property
+    def n_cells(self) -> int:
+        """Of the KV cache, which all slots share."""
+        if self.n_slots == 1:
+            return self.context_length
+        return max(self.context_length, (self.n_slots + 1) * CELLS_PER_SLOT)
+
+    @property
+    def n_outputs(self) -> int:
+        """Rows of logits."""
+        return DRAFT_ROWS + (self.n_slots + 1 if self.n_slots > 1 else 1)
+
+
+def _shapes(model: ModelFacts, wish: FitWish) -> Iterator[_Shape]:
+    """Yield what to try from best to smallest; what saves no cell is left out."""
     wanted = min(wish.context_length or model.context_length, model.longest_context)
     context_length = -(-wanted // CONTEXT_STEP) * CONTEXT_STEP
     shortest = context_length if wish.context_length else min(context_length, SHORTEST_CONTEXT)
-    while True:
+    smallest = float("inf")
+    while context_length >= shortest:
         for kv_type in wish.kv_types:
-            yield context_length, kv_type
-        if context_length // 2 < shortest:
-            return
+            for n_slots in SLOTS:
+                shape = _Shape(context_length, kv_type, n_slots)
+                if shape.n_cells * KV_BYTES[kv_type] < smallest:
+                    smallest = shape.n_cells * KV_BYTES[kv_type]
+                    yield shape
         context_length //= 2
 
 
-def _attempt(
-    model: ModelFacts, machine: MachineFacts, *, wish: FitWish, context_length: int, kv_type: KvType
-) -> FitPlan:
-    n_slots = max(1, min(MOST_SLOTS, context_length // TOKENS_PER_SLOT))
-    kv_bytes = model.kv_bytes(context_length, kv_type)
-    compute_bytes = model.compute_bytes(context_length, n_slots)
-    share = _place(model, machine, wished=wish.gpu_layers, kv_bytes=kv_bytes, compute_bytes=compute_bytes)
+def _attempt(model: ModelFacts, machine: MachineFacts, *, wish: FitWish, shape: _Shape) -> FitPlan:
+    kv_bytes = model.kv_bytes(shape.n_cells, shape.kv_type)
+    graph_bytes = model.compute_bytes(shape.n_cells)
+    compute_bytes = graph_bytes + model.logits_bytes(shape.n_outputs)
+    share = _place(model, machine, wished=wish.gpu_layers, kv_bytes=kv_bytes, compute_bytes=graph_bytes)
     anonymous_bytes = kv_bytes - share.kv_bytes + compute_bytes + model.program_bytes + share.runtime_bytes
     ram_bytes = anonymous_bytes + share.host_weights_bytes + (share.vram_bytes if share.is_unified else 0)
     threads = wish.threads or default_threads(model.weights_bytes, machine.n_cores)
@@ -277,17 +309,15 @@ def _attempt(
         ram_bytes=ram_bytes,
         vram_bytes=share.vram_bytes,
         headroom_bytes=machine.available_bytes - ram_bytes,
-        context_length=context_length,
-        kv_type=kv_type,
-        n_slots=n_slots,
-        micro_batch=min(MICRO_BATCH, context_length),
+        context_length=shape.context_length,
+        kv_type=shape.kv_type,
+        n_slots=shape.n_slots,
+        micro_batch=min(MICRO_BATCH, shape.n_cells),
         threads=threads,
         gpu_layers=share.n_layers,
         n_layers=model.n_layers + 1,
         tokens_per_s=_tokens_per_s(model, share, kv_bytes=kv_bytes, threads=threads),
-        reasons=tuple(
-            _reasons(model, machine, wish=wish, share=share, threads=threads, shape=(context_length, kv_type))
-        ),
+        reasons=tuple(_reasons(model, machine, wish=wish, share=share, threads=threads, shape=shape)),
         warnings=tuple(_warnings(machine, wish=wish, share=share, verdict=verdict, ram_bytes=ram_bytes)),
     )
 
@@ -365,19 +395,21 @@ def _reasons(
     wish: FitWish,
     share: _Share,
     threads: int,
-    shape: tuple[int, KvType],
+    shape: _Shape,
 ) -> Iterator[str]:
     yield _gpu_reason(model, machine, wish=wish, share=share)
     if wish.threads is None:
         few = model.weights_bytes < TINY_MODEL_BYTES
         why = "a tiny model gains nothing by more" if few else f"one less than the {machine.n_cores} physical cores"
         yield f"{threads} {'thread' if threads == 1 else 'threads'}: {why}"
-    context_length, kv_type = shape
+    context_length, kv_type = shape.context_length, shape.kv_type
     wanted = min(wish.context_length or model.context_length, model.longest_context)
     if context_length < wanted:
         yield f"a context of {context_length} tokens instead of {wanted}: the KV cache of more does not fit"
     elif wish.context_length and wish.context_length > model.longest_context:
         yield f"a context of {context_length} tokens: the model knows no longer one"
+    if shape.n_slots < SLOTS[0]:
+        yield f"{shape.n_slots} at once instead of {SLOTS[0]}: the KV cache of more does not fit"
     if kv_type != wish.kv_types[0]:
         yield f"the KV cache in {kv_type}: in {wish.kv_types[0]} it does not fit"
 

@@ -79,8 +79,8 @@ def test_the_kv_cache_is_that_of_the_published_models() -> None:
     ids=["7B", "1.8B", "30B-A3B"],
 )
 def test_intermediate_results_are_as_llama_cpp_reports_them(row_floats: int, measured_mib: float) -> None:
-    facts = replace(SEVEN_B, row_floats=row_floats, vocab=0)
-    assert facts.compute_bytes(4096, 1) == pytest.approx(measured_mib * MIB, rel=0.1)
+    facts = replace(SEVEN_B, row_floats=row_floats)
+    assert facts.compute_bytes(4096) == pytest.approx(measured_mib * MIB, rel=0.1)
 
 
 def test_the_facts_of_a_header_are_those_of_its_tensors(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_the_limit_of_a_container_is_named_as_such() -> None:
 
 
 def test_the_context_is_halved_before_a_model_is_tight() -> None:
-    fit = plan(SEVEN_B, machine(8))
+    fit = plan(SEVEN_B, machine(8, available=5.1))
     assert (fit.verdict, fit.context_length, fit.n_slots) == ("good", 1024, 4)
     assert "a context of 1024 tokens instead of 4096: the KV cache of more does not fit" in fit.reasons
 
@@ -184,6 +184,14 @@ def test_a_large_gpu_takes_all_layers_and_the_output() -> None:
     assert (fit.gpu_layers, fit.n_layers) == (33, 33)
     assert fit.ram_bytes < GIB
     assert fit.reasons[0] == "all layers on GPU, where 11.5 GiB are free"
+
+
+def test_slots_are_given_up_for_the_last_layers() -> None:
+    nearly_enough = replace(machine(16), gpus=(GpuFacts("GPU", 6 * GIB, int(5.465 * GIB)),))
+    fit = plan(SEVEN_B, nearly_enough)
+    assert (fit.n_slots, fit.gpu_layers) == (4, 33)
+    assert "4 at once instead of 16: the KV cache of more does not fit" in fit.reasons
+    assert plan(SEVEN_B, machine(16, 12)).n_slots == plan(SEVEN_B, machine(16)).n_slots == 16
 
 
 def test_a_small_gpu_takes_what_fits_and_the_rest_stays_in_memory() -> None:

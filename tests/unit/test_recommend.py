@@ -27,7 +27,7 @@ def row(memory: int, gpu: int, best: Candidate) -> str:
         f"{memory:2} GiB, GPU {gpu:2} GiB: {best.ref:18} {fit.verdict} "
         f"memory {gibibytes(fit.ram_bytes):>7} GPU {gibibytes(fit.vram_bytes):>7} "
         f"layers {fit.gpu_layers:2}/{fit.n_layers} "
-        f"context {fit.context_length} threads {fit.threads} {fit.tokens_per_s:3.0f} tokens/s\n"
+        f"context {fit.context_length} slots {fit.n_slots:2} threads {fit.threads} {fit.tokens_per_s:3.0f} tokens/s\n"
     )
 
 
