@@ -75,5 +75,12 @@ CYCLES = (
         with_late=True,
         shares={"phrase": 0.10, "template": 0.50, "date": 0.15, "cldr": 0.25},
     ),
+    Cycle(
+        2200,
+        peak_rate=1.2e-3,
+        row_positions=2400,
+        with_late=True,
+        shares={"phrase": 0.20, "template": 0.48, "date": 0.10, "cldr": 0.22},
+    ),
 )
 STEPS = sum(cycle.steps for cycle in CYCLES)
