@@ -26,6 +26,7 @@ from hymt_local.engine.llama import LlamaBackend, LlamaOptions, LogSink, default
 from hymt_local.engine.llama_vocabulary import stop_ids
 from hymt_local.engine.sampling import Greedy, check_sampling
 from hymt_local.engine.scheduler import ThreadedEngine
+from hymt_local.engine.slots import Run
 from hymt_local.errors import (
     ConfigError,
     DecodeError,
@@ -34,7 +35,7 @@ from hymt_local.errors import (
     EngineUnavailableError,
     ModelFileError,
 )
-from hymt_local.events import SamplingParams
+from hymt_local.events import Priority, SamplingParams
 from tests.toy_models import CONTROL_TOKENS, DOLLAR, ToyGeometry, ToyModel, control_id, write_toy_model
 
 pytestmark = pytest.mark.llama
@@ -81,9 +82,15 @@ def done(events: list[GenerationEvent]) -> GenerationDone:
 def logits_after(backend: LlamaBackend, tokens: tuple[int, ...]) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
     context = backend._context
     assert context is not None
-    context.clear()
-    context.decode(tokens, with_logits=True)
-    return context.logits().copy()
+    for slot in range(context.n_slots):
+        context.truncate(slot, 0)
+    for start in range(0, len(tokens), context.n_rows):
+        part = tokens[start : start + context.n_rows]
+        context.decode([Run(0, start, part, 1)])
+    logits = context.logits(len(part) - 1).copy()
+    context.truncate(0, 0)
+    backend._batcher = backend._make_batcher(context)
+    return logits
 
 
 # What the model is
@@ -343,18 +350,26 @@ def test_a_prompt_is_cancelled_between_its_slices(backend: LlamaBackend) -> None
     assert play(backend, GenerationRequest(LONG_PROMPT, 4))[0] == PromptRead(256, 700)
 
 
-def test_a_decode_call_under_way_is_aborted_and_the_context_stays_right(backend: LlamaBackend) -> None:
+def test_a_decode_call_is_interrupted_and_the_context_stays_right(backend: LlamaBackend) -> None:
     expected = logits_after(backend, LONG_PROMPT[:200])
-    context, flag = backend._context, CancelFlag()
+    context = backend._context
     assert context is not None
-    context.clear()
-    flag.cancel()
-    context.watch(flag)
-    assert context.decode(LONG_PROMPT[:200], with_logits=True) is False
-    assert context.keep_prefix_of(LONG_PROMPT) == 0
-    context.watch(None)
-    assert context.decode(LONG_PROMPT[:200], with_logits=True) is True
-    assert np.array_equal(context.logits(), expected)
+    run = Run(3, 0, LONG_PROMPT[:200], 1)
+    backend.interrupt()
+    assert context.decode([run]) is False
+    assert context.n_held(3) == 0
+    assert context.decode([run]) is True
+    assert np.array_equal(context.logits(199), expected)
+
+
+def test_an_interrupted_generation_goes_on_as_if_nothing_had_happened(backend: LlamaBackend) -> None:
+    request = GenerationRequest(PROMPT, 20)
+    expected = answer(backend, request)
+    ids: list[int] = []
+    for event in backend.generate(request, never):
+        backend.interrupt()
+        ids += event.ids if isinstance(event, TokensGenerated) else ()
+    assert ids == expected
 
 
 async def test_leaving_while_a_long_prompt_is_read_frees_the_engine_for_the_next(toy_path: Path) -> None:
@@ -378,8 +393,10 @@ def test_an_engine_that_was_closed_refuses_work(toy_path: Path) -> None:
     backend.close()
     uses: list[Callable[[], object]] = [
         lambda: backend.tokenize("a"),
-        lambda: backend.generate(GenerationRequest(PROMPT, 5), never),
-        lambda: next(running),
+        lambda: backend.open(GenerationRequest(PROMPT, 5)),
+        lambda: backend.can_open(GenerationRequest(PROMPT, 5)),
+        backend.step,
+        lambda: list(running),
     ]
     for use in uses:
         with pytest.raises(EngineError, match="closed"):
@@ -407,13 +424,18 @@ def test_a_forked_child_is_refused_instead_of_hanging(backend: LlamaBackend, mon
         play(backend, GenerationRequest(PROMPT, 5))
 
 
-def test_a_second_generation_ends_the_first_with_an_error(backend: LlamaBackend) -> None:
-    first = iter(backend.generate(GenerationRequest(PROMPT, 5), never))
-    next(first)
-    assert len(answer(backend, GenerationRequest(PROMPT, 5))) == 5
-    with pytest.raises(DecodeError, match="taken this one's place"):
-        next(first)
-    assert len(answer(backend, GenerationRequest(PROMPT, 5))) == 5
+def test_more_generations_than_slots_are_refused(toy_path: Path) -> None:
+    backend = open_toy(toy_path, LlamaOptions(slots=2))
+    document = GenerationRequest(PROMPT, 5, priority=Priority.DOCUMENT)
+    interactive = GenerationRequest(PROMPT, 5, priority=Priority.INTERACTIVE)
+    backend.open(document)
+    backend.open(document)
+    assert not backend.can_open(document)
+    assert backend.can_open(interactive)
+    backend.open(interactive)
+    with pytest.raises(EngineError, match="slots are taken"):
+        backend.open(interactive)
+    backend.close()
 
 
 @pytest.mark.parametrize("prompt", [(), (-1,), (300_000,), (1 << 40,)])
@@ -423,20 +445,44 @@ def test_a_prompt_that_llama_cpp_would_reject_is_refused(backend: LlamaBackend, 
     assert len(answer(backend, GenerationRequest(PROMPT, 5))) == 5
 
 
-@pytest.mark.parametrize("n_tokens", [0, 257, 1025])
-def test_a_batch_beyond_its_bounds_is_refused(backend: LlamaBackend, n_tokens: int) -> None:
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [],
+        [Run(0, 0, (), 0)],
+        [Run(0, 0, (1,) * 257, 1)],
+        [Run(0, 0, (1,) * 200, 1), Run(1, 0, (1,) * 57, 1)],
+        [Run(0, 1, (1,), 1)],
+        [Run(0, 0, (-1,), 1)],
+        [Run(0, 0, (300_000,), 1)],
+        [Run(0, 0, (1,) * 100, 100)],
+        [Run(0, 0, (1,), 2)],
+    ],
+)
+def test_a_batch_beyond_its_bounds_is_refused(backend: LlamaBackend, runs: list[Run]) -> None:
     context = backend._context
     assert context is not None
-    with pytest.raises(DecodeError, match="do not fit"):
-        context.decode((1,) * n_tokens, with_logits=False)
+    with pytest.raises(DecodeError):
+        context.decode(runs)
+    assert len(answer(backend, GenerationRequest(PROMPT, 5))) == 5
 
 
 def test_logits_that_were_not_computed_are_an_error(backend: LlamaBackend) -> None:
     context = backend._context
     assert context is not None
-    context.decode(PROMPT, with_logits=False)
-    with pytest.raises(DecodeError, match="no logits"):
-        context.logits()
+    context.decode([Run(0, 0, PROMPT, 0)])
+    for row in (-1, 0, len(PROMPT) - 1, len(PROMPT)):
+        with pytest.raises(DecodeError, match="no logits"):
+            context.logits(row)
+
+
+def test_a_copy_that_would_mix_two_sequences_is_refused(backend: LlamaBackend) -> None:
+    context = backend._context
+    assert context is not None
+    context.decode([Run(0, 0, PROMPT, 0), Run(1, 0, PROMPT, 0)])
+    for source, target, n_tokens in ((0, 1, 3), (0, 0, 3), (0, 2, len(PROMPT) + 1)):
+        with pytest.raises(DecodeError, match="cannot take"):
+            context.copy(source, target, n_tokens)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
@@ -474,6 +520,7 @@ from pathlib import Path
 from hymt_local.engine.base import GenerationRequest
 from hymt_local.engine.llama import open_llama_backend
 from hymt_local.engine.scheduler import ThreadedEngine
+from hymt_local.engine.slots import Run
 
 engine = ThreadedEngine(open_llama_backend(Path({str(toy_path)!r})), "toy")
 

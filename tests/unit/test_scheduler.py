@@ -1,7 +1,7 @@
 import asyncio
 import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import aclosing
 
 import pytest
@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from hymt_local.engine.base import (
     FinishReason,
     GenerationDone,
+    GenerationEvent,
     GenerationRequest,
     PromptRead,
     TokensGenerated,
@@ -159,7 +160,7 @@ async def test_a_crash_in_tokenize_is_raised_typed_and_the_engine_stays_usable()
 
 async def test_a_backend_that_stops_without_a_last_event_is_an_error() -> None:
     class Forgetful(ScriptedBackend):
-        def generate(self, request: GenerationRequest, is_cancelled: Callable[[], bool]):  # type: ignore[no-untyped-def]
+        def play(self, request: GenerationRequest) -> Iterator[GenerationEvent]:
             return iter([PromptRead(1, 1)])
 
     engine = ThreadedEngine(open_scripted(Forgetful()), "scripted")
