@@ -78,8 +78,9 @@ class Batcher:
         self._idle: list[int] = list(range(decoder.n_slots))
         """Slots of nobody, the longest unused first."""
         self._was_interactive = [False] * decoder.n_slots
-        self._suspects: list[int] = []
-        """Tickets of a call that failed: each is tried alone, to tell whose fault it was."""
+        self._suspects: dict[int, int] = {}
+        """Tickets of a call that failed, and how far each was to come: until then each runs alone, to tell whose fault
+        it was."""
         self._account = TimeAccount()
 
     # Coming and going
@@ -146,9 +147,9 @@ class Batcher:
     def _participants(self) -> tuple[list[Generation], bool]:
         """Return who takes part in the next step, by priority and age, and whether others wait for them."""
         ordered = sorted(self._live.values(), key=lambda generation: generation.order)
-        self._suspects = [ticket for ticket in self._suspects if ticket in self._live]
-        if self._suspects:
-            return [self._live[self._suspects[0]]], False
+        self._suspects = {ticket: n_far for ticket, n_far in self._suspects.items() if ticket in self._live}
+        for ticket in self._suspects:
+            return [self._live[ticket]], False
         interactive = [generation for generation in ordered if generation.priority is Priority.INTERACTIVE]
         if not interactive or len(interactive) == len(ordered):
             return ordered, False
@@ -302,8 +303,8 @@ class Batcher:
                 n_before = run.start + len(run.tokens) - len(part.guess)
                 n_right = n_common(generation.tokens[n_before:], list(part.guess))
                 self._slots.truncate(run.slot, n_before + n_right)
-            if generation.ticket in self._suspects:
-                self._suspects.remove(generation.ticket)
+            if self._slots.n_held(run.slot) >= self._suspects.get(generation.ticket, 0):
+                self._suspects.pop(generation.ticket, None)
 
     def _outcomes_of(self, generation: Generation, events: Iterable[GenerationEvent]) -> Iterable[Outcome]:
         try:
@@ -330,7 +331,7 @@ class Batcher:
             self._slots.clear(part.run.slot)
             part.generation.is_started = False
         if len(parts) > 1:
-            self._suspects = [part.generation.ticket for part in parts]
+            self._suspects = {part.generation.ticket: part.run.start + len(part.run.tokens) for part in parts}
             return []
         generation = parts[0].generation
         self._retire(generation)

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,7 +23,16 @@ from hymt_local.engine.base import (
     TokensGenerated,
 )
 from hymt_local.engine.cancel import CancelFlag
-from hymt_local.engine.llama import LlamaBackend, LlamaOptions, LogSink, default_threads, open_llama_backend
+from hymt_local.engine.gguf_file import read_header
+from hymt_local.engine.llama import (
+    LlamaBackend,
+    LlamaOptions,
+    LogSink,
+    choose_slots,
+    default_threads,
+    kv_bytes_per_token,
+    open_llama_backend,
+)
 from hymt_local.engine.llama_vocabulary import stop_ids
 from hymt_local.engine.sampling import Greedy, check_sampling
 from hymt_local.engine.scheduler import ThreadedEngine
@@ -624,3 +634,115 @@ async def test_two_engines_share_the_library_and_answer_alike(toy_path: Path) ->
     first, second = await asyncio.gather(*map(collect, engines))
     assert first == second
     await asyncio.gather(*(engine.close() for engine in engines))
+
+
+# Many at once
+
+
+def play_together(backend: LlamaBackend, requests: list[GenerationRequest]) -> list[list[int]]:
+    """Open all that have room, refill at every step; return the answers in the order of the requests."""
+    answers: list[list[int]] = [[] for _ in requests]
+    waiting, running = list(enumerate(requests)), dict[int, int]()
+    while waiting or running:
+        while waiting and backend.can_open(waiting[0][1]):
+            index, wanted = waiting.pop(0)
+            running[backend.open(wanted)] = index
+        for ticket, event in backend.step():
+            if isinstance(event, Exception):
+                raise event
+            if isinstance(event, TokensGenerated):
+                answers[running[ticket]] += event.ids
+            elif isinstance(event, GenerationDone):
+                del running[ticket]
+    return answers
+
+
+def mixed_requests(n_requests: int) -> list[GenerationRequest]:
+    return [
+        GenerationRequest(
+            (BOS, *b"Translate this: ", *(33 + (i * 31 + j * 17) % 90 for j in range(5 + i * 7 % 40)), SEP),
+            max_tokens=4 + i * 13 % 50,
+            priority=Priority.DOCUMENT,
+        )
+        for i in range(n_requests)
+    ]
+
+
+def test_answers_of_a_batch_are_those_of_each_alone_but_for_near_ties(toy_path: Path) -> None:
+    """Kernels differ in the last digits with the number of rows: where two logits tie, either may win."""
+    requests = mixed_requests(40)
+    batched, alone = open_toy(toy_path), open_toy(toy_path, LlamaOptions(deterministic=True))
+    assert (batched.info.slots, alone.info.slots) == (16, 1)
+    expected = [answer(alone, request) for request in requests]
+    together = play_together(batched, requests)
+    assert [len(ids) for ids in together] == [len(ids) for ids in expected]
+    assert sum(ids != right for ids, right in zip(together, expected, strict=True)) <= 2
+    batched.close()
+    alone.close()
+
+
+def test_a_context_too_small_for_all_still_serves_all(toy_path: Path) -> None:
+    requests = mixed_requests(12)
+    alone = open_toy(toy_path, LlamaOptions(deterministic=True))
+    expected = [answer(alone, request) for request in requests]
+    alone.close()
+    small = open_toy(toy_path, LlamaOptions(context_length=128, slots=6))
+    context = small._context
+    assert context is not None
+    small._batcher._decoder = _Fewer(context)  # type: ignore[union-attr]
+    together = play_together(small, requests)
+    assert sum(ids != right for ids, right in zip(together, expected, strict=True)) <= 1
+    small.close()
+
+
+def test_a_generation_with_nan_fails_alone(toy_path: Path) -> None:
+    backend = open_toy(toy_path)
+    good, bad = GenerationRequest(PROMPT, 6), GenerationRequest(PROMPT[:9], 6)
+    expected = answer(backend, good)
+    tickets = [backend.open(good), backend.open(bad)]
+    generation = backend._batcher._live[tickets[1]]  # type: ignore[union-attr]
+    generation._chooser = _Failing()
+    seen: dict[int, list[object]] = {ticket: [] for ticket in tickets}
+    while not all(events and isinstance(events[-1], GenerationDone | Exception) for events in seen.values()):
+        for ticket, event in backend.step():
+            seen[ticket].append(event)
+    assert isinstance(seen[tickets[1]][-1], DecodeError)
+    ids = [token for event in seen[tickets[0]] if isinstance(event, TokensGenerated) for token in event.ids]
+    assert ids == expected
+    backend.close()
+
+
+class _Failing:
+    def choose(self, logits: object, *, row: int = -1) -> int:
+        raise DecodeError("NaN")
+
+    def close(self) -> None:
+        pass
+
+
+class _Fewer:
+    """A decoder that says it has fewer cells than it has."""
+
+    n_cells = 160
+
+    def __init__(self, decoder: object) -> None:
+        self._decoder = decoder
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._decoder, name)
+
+
+@pytest.mark.parametrize("options", [LlamaOptions(slots=3), LlamaOptions(deterministic=True), LlamaOptions(slots=1)])
+def test_slots_are_as_asked_for(toy_path: Path, options: LlamaOptions) -> None:
+    backend = open_toy(toy_path, options)
+    assert backend.info.slots == (options.slots or 1)
+    backend.close()
+
+
+def test_little_memory_means_few_slots(toy_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    header = read_header(toy_path)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=300_000))
+    per_token = kv_bytes_per_token(header)
+    assert per_token == 2 * 2 * 2 * 32
+    assert [choose_slots(header, LlamaOptions(context_length=n)) for n in (1024, 256)] == [4, 1]
+    assert choose_slots(header, LlamaOptions(context_length=256, slots=9)) == 9
