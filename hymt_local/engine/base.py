@@ -61,6 +61,8 @@ class GenerationRequest:
     priority: Priority = Priority.REQUEST
     draft: tuple[int, ...] = ()
     """A guess at the output, verified before it is used; engines may ignore it."""
+    n_fixed: int = 0
+    """Tokens at the beginning of the prompt that other prompts will have too: their state is worth keeping."""
     probabilities: bool = False
     """Ask for the probability of each chosen token (costs one softmax over the vocabulary per token)."""
 

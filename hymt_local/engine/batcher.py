@@ -13,6 +13,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from hymt_local.engine.base import FinishReason, GenerationDone, GenerationEvent, GenerationRequest, Outcome
 from hymt_local.engine.context import has_slot
@@ -44,6 +45,19 @@ class _Part:
     guess: tuple[int, ...] = ()
 
 
+class PrefixKeeper(Protocol):
+    """Keeps the states of fixed beginnings beyond the life of a sequence."""
+
+    def restore(self, slot: int, tokens: list[int]) -> bool:
+        """Let an empty sequence hold the state of exactly these tokens; False when it is not known."""
+
+    def save(self, slot: int, tokens: list[int]) -> None:
+        """Keep the state of these tokens, the first that a sequence holds."""
+
+    def note_computed(self, n_tokens: int, seconds: float) -> None:
+        """Note how long tokens of one prompt took."""
+
+
 class Batcher:
     """Drives a decoder. Belongs to one thread.
 
@@ -53,6 +67,7 @@ class Batcher:
         make_chooser: Makes what chooses the tokens of one generation.
         piece: Gives the bytes of a token.
         stop_ids: The model's.
+        prefixes: Keeps fixed beginnings.
         clock: Seconds, for sharing time out.
     """
 
@@ -64,6 +79,7 @@ class Batcher:
         make_chooser: Callable[[SamplingParams], Chooser],
         piece: Callable[[int], bytes],
         stop_ids: frozenset[int] = frozenset(),
+        prefixes: PrefixKeeper | None = None,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._decoder = decoder
@@ -71,6 +87,7 @@ class Batcher:
         self._make_chooser = make_chooser
         self._piece = piece
         self._stop_ids = stop_ids
+        self._prefixes = prefixes
         self._clock = clock
         self._slots = Slots(decoder)
         self._tickets = itertools.count()
@@ -211,8 +228,27 @@ class Batcher:
             self._slots.truncate(source, n_best)
         else:
             self._slots.copy(source, generation.slot, n_best)
-        outcomes += ((generation.ticket, event) for event in generation.note_reused(n_best))
+        n_held = max(n_best, self._restore(generation, beyond=n_best))
+        outcomes += ((generation.ticket, event) for event in generation.note_reused(n_held))
         return True
+
+    def _restore(self, generation: Generation, *, beyond: int) -> int:
+        """Take a kept beginning if it is longer than what the slot holds; return its length, or 0."""
+        n_fixed = generation.request.n_fixed
+        is_useful = beyond + LEAST_SHARED <= n_fixed < len(generation.prompt) and self._slots.n_free >= n_fixed
+        if self._prefixes is None or not is_useful:
+            return 0
+        self._slots.truncate(generation.slot, 0)
+        tokens = generation.prompt[:n_fixed]
+        if self._prefixes.restore(generation.slot, tokens):
+            self._slots.extend(generation.slot, tokens)
+        return self._slots.n_held(generation.slot)
+
+    def _keep_prefix(self, part: _Part) -> None:
+        """Keep a fixed beginning when it has just been computed."""
+        n_fixed = part.generation.request.n_fixed
+        if self._prefixes is not None and part.run.start < n_fixed <= part.run.start + len(part.run.tokens):
+            self._prefixes.save(part.run.slot, part.generation.prompt[:n_fixed])
 
     def _best_source(self, wanted: list[int]) -> tuple[int, int]:
         """Return the slot that holds the longest beginning, and its length."""
@@ -293,6 +329,7 @@ class Batcher:
         for part in parts:
             generation, run = part.generation, part.run
             self._slots.extend(run.slot, run.tokens)
+            self._keep_prefix(part)
             rows = range(first_row + len(run.tokens) - run.n_logits, first_row + len(run.tokens))
             first_row += len(run.tokens)
             yield from self._outcomes_of(generation, generation.note_held(self._slots.n_held(run.slot)))
@@ -343,6 +380,8 @@ class Batcher:
             is_answer = part.run.start >= len(part.generation.prompt)
             part.generation.note_time(step_s * len(part.run.tokens) / n_rows, is_answer=is_answer)
         kinds = {part.generation.priority is Priority.INTERACTIVE for part in parts}
+        if self._prefixes is not None and len(parts) == 1 and not parts[0].generation.n_output:
+            self._prefixes.note_computed(n_rows, step_s)
         if is_alone:
             self._account.note_alone(step_s)
         elif False in kinds:

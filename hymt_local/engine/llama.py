@@ -9,11 +9,14 @@ from __future__ import annotations
 import atexit
 import ctypes
 import functools
+import importlib.metadata
+import json
 import logging
 import os
 import platform
 import sys
 import threading
+import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,6 +32,7 @@ from hymt_local.engine.fingerprint import file_fingerprint
 from hymt_local.engine.gguf_file import GgufHeader, check_supported, quantization_of, read_header
 from hymt_local.engine.llama_context import ContextShape, LlamaContext, native_function
 from hymt_local.engine.llama_vocabulary import Vocabulary
+from hymt_local.engine.prefix_store import DISK_BYTES, PrefixStats, PrefixStore
 from hymt_local.engine.sampling import Chooser, Greedy, Sampled, check_sampling
 from hymt_local.errors import DecodeError, EngineError, EngineLoadError, EngineUnavailableError, ModelFileError
 from hymt_local.events import SamplingParams, TokenUsage
@@ -71,6 +75,10 @@ class LlamaOptions:
     answers may differ from those of a generation alone where two tokens are almost equally likely."""
     deterministic: bool = False
     """One generation at a time, one row at a time: the answer depends on nothing but prompt and sampling."""
+    prefix_dir: Path | None = None
+    """Where states of fixed prompt beginnings are kept; None keeps them in memory only."""
+    prefix_bytes: int = DISK_BYTES
+    """Most bytes in that folder; 0 keeps no states at all."""
     name: str = ""
     """For `ModelInfo.name`; the file's own name for itself when empty."""
 
@@ -185,6 +193,7 @@ class LlamaBackend(Backend):
         self._model: Any = None
         self._context: LlamaContext | None = None
         self._batcher: Batcher | None = None
+        self._prefixes: PrefixStore | None = None
         try:
             self._model = _load_model(library, header, options=options, on_progress=on_progress)
             self._vocabulary = Vocabulary(library.api, self._model, header=header)
@@ -192,6 +201,8 @@ class LlamaBackend(Backend):
             shape = _context_shape(header, options, slots=slots)
             self._context = LlamaContext(library.api, self._model, shape=shape, n_vocab=self._vocabulary.n_tokens)
             self._info = self._describe(options, header=header, slots=slots)
+            if options.prefix_bytes:
+                self._prefixes = _open_prefixes(library, header, options=options, info=self._info)
             self._batcher = self._make_batcher(self._context)
         except BaseException:
             self.close()
@@ -201,6 +212,11 @@ class LlamaBackend(Backend):
     def info(self) -> ModelInfo:
         """Facts about the loaded model."""
         return self._info
+
+    @property
+    def prefix_stats(self) -> PrefixStats:
+        """What keeping prompt beginnings did."""
+        return self._prefixes.stats if self._prefixes else PrefixStats()
 
     def tokenize(self, text: str) -> tuple[int, ...]:
         """Return the ids of plain text."""
@@ -237,6 +253,8 @@ class LlamaBackend(Backend):
         """Free context and model; closing twice is fine."""
         if self._batcher is not None:
             self._batcher.close()
+        if self._prefixes is not None:
+            self._prefixes.close()
         if self._context is not None:
             self._context.close()
         if self._model:
@@ -268,6 +286,7 @@ class LlamaBackend(Backend):
             make_chooser=self._make_chooser,
             piece=self._vocabulary.piece,
             stop_ids=self._vocabulary.stop_ids,
+            prefixes=_ContextPrefixes(context, self._prefixes) if self._prefixes else None,
         )
 
     def _make_chooser(self, sampling: SamplingParams) -> Chooser:
@@ -291,6 +310,54 @@ class LlamaBackend(Backend):
             size_bytes=int(api.llama_model_size(self._model)),
             slots=slots,
         )
+
+
+class _ContextPrefixes:
+    """Brings states from a store into a context and back."""
+
+    def __init__(self, context: LlamaContext, store: PrefixStore) -> None:
+        self._context = context
+        self._store = store
+
+    def restore(self, slot: int, tokens: list[int]) -> bool:
+        if not self._store.is_worth(len(tokens)):
+            return False
+        started = time.perf_counter()
+        state = self._store.get(tokens)
+        if state is None:
+            return False
+        if not self._context.restore(slot, state, n_tokens=len(tokens)):
+            self._store.forget(tokens)
+            return False
+        self._store.note_restored(len(tokens), time.perf_counter() - started)
+        return True
+
+    def save(self, slot: int, tokens: list[int]) -> None:
+        if self._store.is_worth(len(tokens)) and not self._store.has(tokens):
+            self._store.put(tokens, self._context.state(slot, len(tokens)))
+
+    def note_computed(self, n_tokens: int, seconds: float) -> None:
+        self._store.note_computed(n_tokens, seconds)
+
+
+def _open_prefixes(library: Library, header: GgufHeader, *, options: LlamaOptions, info: ModelInfo) -> PrefixStore:
+    """Return a store whose fingerprint names all that a state depends on; rope and LoRA are never overridden here."""
+    api = library.api
+    depends_on = {
+        "file": info.file_sha256,
+        "llama_cpp": importlib.metadata.version("llama-cpp-python"),
+        "state_version": int(getattr(api, "LLAMA_STATE_SEQ_VERSION", 0)),
+        "architecture": header.architecture,
+        "kv_bytes_per_token": kv_bytes_per_token(header),
+        "layers": str(header.of_architecture("block_count")),
+        "kv": ["f16", "f16"],
+        "flash_attention": True,
+        "unified": True,
+        "gpu_layers": info.n_gpu_layers,
+        "machine": platform.machine(),
+    }
+    fingerprint = json.dumps(depends_on, sort_keys=True)
+    return PrefixStore(options.prefix_dir, fingerprint=fingerprint, disk_bytes=options.prefix_bytes)
 
 
 def _load_model(

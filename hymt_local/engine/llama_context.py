@@ -28,6 +28,7 @@ class ContextShape:
     cells: int
     """Tokens it can hold, all sequences together."""
     sequences: int
+    """Beside one that is used to save states."""
     outputs: int
     """Most tokens of one decode call whose logits are computed; at least `sequences`."""
     batch: int
@@ -159,6 +160,40 @@ class LlamaContext(BatchDecoder):
         self._api.llama_memory_seq_cp(self._memory, source, target, 0, n_tokens)
         self._held[target] = n_tokens
 
+    def state(self, slot: int, n_tokens: int) -> bytes:
+        """Return the state of the first tokens of a sequence.
+
+        Raises:
+            DecodeError: it holds fewer, or llama.cpp failed.
+        """
+        spare = self._shape.sequences
+        if not 0 < n_tokens <= self._held[slot]:
+            raise DecodeError(f"sequence {slot} does not hold {n_tokens} tokens")
+        self._api.llama_memory_seq_cp(self._memory, slot, spare, 0, n_tokens)
+        size = self._api.llama_state_seq_get_size(self.handle, spare)
+        buffer = (ctypes.c_uint8 * size)()
+        n_bytes = self._api.llama_state_seq_get_data(self.handle, buffer, size, spare)
+        self._api.llama_memory_seq_rm(self._memory, spare, -1, -1)
+        if not n_bytes:
+            raise DecodeError(f"llama.cpp could not save {n_tokens} tokens")
+        return bytes(memoryview(buffer)[:n_bytes])
+
+    def restore(self, slot: int, state: bytes, *, n_tokens: int) -> bool:
+        """Let a sequence hold a state and nothing else; False, and it is empty, when that is not one of `n_tokens`.
+
+        The state must come from `state` of a context of the same kind, unharmed: llama.cpp believes what it reads.
+        """
+        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        self.truncate(slot, 0)
+        api, memory = self._api, self._memory
+        n_bytes = api.llama_state_seq_set_data(self.handle, buffer, len(state), slot)
+        first, last = api.llama_memory_seq_pos_min(memory, slot), api.llama_memory_seq_pos_max(memory, slot)
+        if n_bytes == len(state) and (first, last) == (0, n_tokens - 1):
+            self._held[slot] = n_tokens
+            return True
+        self.truncate(slot, 0)
+        return False
+
     def _check(self, runs: Sequence[Run]) -> None:
         n_rows = sum(len(run.tokens) for run in runs)
         if not 0 < n_rows <= self._shape.batch or sum(run.n_logits for run in runs) > self._shape.outputs:
@@ -223,8 +258,10 @@ def _context_params(api: Any, shape: ContextShape) -> Any:
     params.n_ctx = -(-shape.cells // CONTEXT_STEP) * CONTEXT_STEP  # 0 would mean the trained length: 32 GiB for a 7B
     params.n_batch = shape.batch
     params.n_ubatch = shape.micro_batch
-    params.n_seq_max = shape.sequences
-    params.n_outputs_max = shape.outputs  # instead of a row of logits per token of a batch; below n_seq_max it aborts
+    params.n_seq_max = shape.sequences + 1  # one to save states from
+    params.n_outputs_max = max(
+        shape.outputs, params.n_seq_max
+    )  # instead of a row of logits per token of a batch; below n_seq_max it aborts
     params.n_threads = shape.threads
     params.n_threads_batch = shape.threads
     params.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_ENABLED
