@@ -17,6 +17,7 @@ from typing import Protocol
 
 from hymt_local.engine.base import FinishReason, GenerationDone, GenerationEvent, GenerationRequest, Outcome
 from hymt_local.engine.context import has_slot
+from hymt_local.engine.draft import Draft, DraftMeter
 from hymt_local.engine.fairness import TimeAccount
 from hymt_local.engine.sampling import Chooser
 from hymt_local.engine.sequence import Generation
@@ -99,6 +100,7 @@ class Batcher:
         """Tickets of a call that failed, and how far each was to come: until then each runs alone, to tell whose fault
         it was."""
         self._account = TimeAccount()
+        self.meter = DraftMeter()
 
     # Coming and going
 
@@ -123,8 +125,13 @@ class Batcher:
             slot=self._free_slot(list(request.prompt)),
             chooser=chooser,
             stop_ids=self._stop_ids | request.stop_ids,
+            draft=self._draft_of(request),
         )
         return ticket
+
+    def _draft_of(self, request: GenerationRequest) -> Draft | None:
+        can_verify = self._decoder.n_outputs > self._decoder.n_slots
+        return Draft(request.draft) if request.draft and can_verify and self.meter.admits() else None
 
     def drop(self, ticket: int) -> GenerationDone:
         """End a generation."""
@@ -151,11 +158,12 @@ class Batcher:
         started = self._clock()
         try:
             is_done = self._decoder.decode([part.run for part in parts])
+            decode_s = self._clock() - started
         except DecodeError as error:
             outcomes += self._blame(parts, error)
             return outcomes
         if is_done:
-            outcomes += self._harvest(parts)
+            outcomes += self._harvest(parts, decode_s)
         else:
             self._salvage(parts)
         self._note_time(parts, self._clock() - started, is_alone=is_alone)
@@ -209,7 +217,19 @@ class Batcher:
             return None
         tokens = tuple(generation.tokens[n_held : n_held + n_possible])
         is_last = n_held + n_possible == len(generation.tokens)
-        return _Part(generation, Run(generation.slot, n_held, tokens, int(is_last)))
+        if not is_last:
+            return _Part(generation, Run(generation.slot, n_held, tokens, 0))
+        guess = self._guess(generation, parts, n_rows=n_rows - n_possible)
+        return _Part(generation, Run(generation.slot, n_held, tokens + guess, 1 + len(guess)), guess)
+
+    def _guess(self, generation: Generation, parts: Sequence[_Part], *, n_rows: int) -> tuple[int, ...]:
+        """Return what to verify beside the tokens that have to be computed, as far as there is room to spare."""
+        if generation.draft is None:
+            return ()
+        n_outputs = self._decoder.n_outputs - self._decoder.n_slots - sum(len(part.guess) for part in parts)
+        n_cells = self._slots.n_free - sum(len(part.run.tokens) for part in parts)
+        n_cells -= len(generation.tokens) - self._slots.n_held(generation.slot)
+        return generation.draft.guess(max(0, min(n_rows, n_outputs, n_cells, generation.n_left - 1)))
 
     def _n_pending(self, generation: Generation) -> int:
         return len(generation.tokens) - self._slots.n_held(generation.slot) if generation.is_started else -1
@@ -324,7 +344,7 @@ class Batcher:
 
     # What comes of it
 
-    def _harvest(self, parts: Sequence[_Part]) -> Iterable[Outcome]:
+    def _harvest(self, parts: Sequence[_Part], decode_s: float) -> Iterable[Outcome]:
         first_row = 0
         for part in parts:
             generation, run = part.generation, part.run
@@ -336,12 +356,25 @@ class Batcher:
             if rows:
                 events = generation.choose(rows, logits=self._decoder.logits, piece=self._piece, guess=part.guess)
                 yield from self._outcomes_of(generation, events)
-            if part.guess:
-                n_before = run.start + len(run.tokens) - len(part.guess)
-                n_right = n_common(generation.tokens[n_before:], list(part.guess))
-                self._slots.truncate(run.slot, n_before + n_right)
+                self._follow_draft(part, decode_s if len(parts) == 1 else None)
             if self._slots.n_held(run.slot) >= self._suspects.get(generation.ticket, 0):
                 self._suspects.pop(generation.ticket, None)
+
+    def _follow_draft(self, part: _Part, decode_s: float | None) -> None:
+        """Drop what was guessed wrong, and learn from it."""
+        generation, run, n_guessed = part.generation, part.run, len(part.guess)
+        n_before = run.start + len(run.tokens) - n_guessed
+        n_right = n_common(generation.tokens[n_before:], list(part.guess))
+        self._slots.truncate(run.slot, n_before + n_right)
+        if generation.draft is not None:
+            n_new = len(generation.tokens) - n_before
+            answer = generation.tokens[len(generation.prompt) :]
+            generation.draft.follow(answer, n_new=n_new, n_right=n_right, n_guessed=n_guessed)
+        alone_s = decode_s if run.start >= len(generation.prompt) else None
+        if n_guessed:
+            self.meter.note_slice(alone_s, n_guessed=n_guessed, n_accepted=n_right)
+        elif alone_s is not None and len(run.tokens) == 1:
+            self.meter.note_row(alone_s)
 
     def _outcomes_of(self, generation: Generation, events: Iterable[GenerationEvent]) -> Iterable[Outcome]:
         try:

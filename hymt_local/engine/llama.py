@@ -28,6 +28,7 @@ import psutil
 from hymt_local.engine.base import Backend, FinishReason, GenerationDone, GenerationRequest, ModelInfo, Outcome
 from hymt_local.engine.batcher import Batcher
 from hymt_local.engine.context import check_fits
+from hymt_local.engine.draft import LONG_SLICE
 from hymt_local.engine.fingerprint import file_fingerprint
 from hymt_local.engine.gguf_file import GgufHeader, check_supported, quantization_of, read_header
 from hymt_local.engine.llama_context import ContextShape, LlamaContext, native_function
@@ -427,7 +428,7 @@ def _context_shape(header: GgufHeader, options: LlamaOptions, *, slots: int) -> 
     return ContextShape(
         cells=n_cells,
         sequences=n_sequences,
-        outputs=n_sequences,
+        outputs=n_sequences if options.deterministic else n_sequences + LONG_SLICE,
         batch=batch,
         micro_batch=max(1, min(options.micro_batch, batch)),
         threads=options.threads or default_threads(header.size_bytes),

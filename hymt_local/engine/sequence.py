@@ -12,6 +12,7 @@ from hymt_local.engine.base import (
     PromptRead,
     TokensGenerated,
 )
+from hymt_local.engine.draft import Draft
 from hymt_local.engine.sampling import Chooser, Logits, probability
 from hymt_local.events import Priority, TokenUsage
 
@@ -25,14 +26,23 @@ class Generation:
         slot: The sequence of the context that is its own.
         chooser: Chooses the tokens; closed by `close`.
         stop_ids: The model's and the request's.
+        draft: What the answer probably is.
     """
 
     def __init__(
-        self, request: GenerationRequest, *, ticket: int, slot: int, chooser: Chooser, stop_ids: frozenset[int]
+        self,
+        request: GenerationRequest,
+        *,
+        ticket: int,
+        slot: int,
+        chooser: Chooser,
+        stop_ids: frozenset[int],
+        draft: Draft | None = None,
     ) -> None:
         self.request = request
         self.ticket = ticket
         self.slot = slot
+        self.draft = draft
         self.prompt = list(request.prompt)
         self.tokens = list(request.prompt)
         """Prompt and answer; what the slot holds is the beginning of it."""

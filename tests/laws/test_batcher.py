@@ -60,6 +60,16 @@ class Job:
 
 
 @st.composite
+def drafts(draw: st.DrawFn, prompt: tuple[int, ...], max_tokens: int) -> tuple[int, ...]:
+    """Draw the right answer with parts of it replaced, left out, doubled."""
+    right = answer_to(prompt, max_tokens)
+    for _ in range(draw(st.integers(0, 3))):
+        start = draw(st.integers(0, len(right)))
+        right[start : start + draw(st.integers(0, 4))] = draw(st.lists(st.integers(1, NAN - 1), max_size=4))
+    return tuple(right)
+
+
+@st.composite
 def jobs(draw: st.DrawFn, *, faults: bool = True) -> Job:
     prefix = draw(st.sampled_from(PREFIXES))
     own = draw(st.lists(st.integers(1, NAN - 1), min_size=1, max_size=40))
@@ -68,7 +78,8 @@ def jobs(draw: st.DrawFn, *, faults: bool = True) -> Job:
     prompt = (*prefix, *own)
     max_tokens = draw(st.integers(0, MOST_TOKENS - len(prompt)))
     cancelled_after = draw(st.one_of(st.none(), st.none(), st.integers(0, 12)))
-    request = GenerationRequest(prompt, max_tokens, GREEDY, priority=draw(PRIORITIES))
+    draft = draw(st.one_of(st.just(()), drafts(prompt, max_tokens)))
+    request = GenerationRequest(prompt, max_tokens, GREEDY, priority=draw(PRIORITIES), draft=draft)
     return Job(request, draw(st.integers(0, 20)), cancelled_after)
 
 
@@ -131,12 +142,16 @@ def assert_right(job: Job) -> None:
     st.integers(1, 6),
     st.integers(MOST_TOKENS, 3 * MOST_TOKENS),
     st.sampled_from([5, 16, 64]),
+    st.sampled_from([0, 3, 31]),
     st.one_of(st.none(), st.randoms(use_true_random=False)),
 )
 def test_every_generation_ends_once_with_its_own_answer_whatever_comes_and_goes(
-    work: list[Job], slots: int, cells: int, rows: int, interruptions: random.Random | None
+    work: list[Job], slots: int, cells: int, rows: int, n_more_outputs: int, interruptions: random.Random | None
 ) -> None:
-    decoder = ModelDecoder(slots + 1 if slots > 1 else 1, cells=cells, rows=rows, interruptions=interruptions)
+    n_slots = slots + 1 if slots > 1 else 1
+    decoder = ModelDecoder(
+        n_slots, cells=cells, rows=rows, outputs=n_slots + n_more_outputs, interruptions=interruptions
+    )
     play(make_batcher(decoder), work)
     for job in work:
         assert_right(job)
@@ -228,3 +243,38 @@ def test_dropping_one_harms_nobody(data: st.DataObject) -> None:
     play(make_batcher(decoder), work)
     for job in work:
         assert_right(job)
+
+
+def n_calls(request: GenerationRequest) -> int:
+    decoder = ModelDecoder(1, cells=2000, rows=256, outputs=32)
+    job = Job(request, 0, None)
+    play(make_batcher(decoder), [job])
+    assert_right(job)
+    return len(decoder.journal.calls)
+
+
+def long_prompt(n_answer: int) -> tuple[int, ...]:
+    """Return a prompt whose answer has at least so many tokens."""
+    candidates = ((5, a, b) for a in range(1, NAN) for b in range(1, NAN))
+    return next(prompt for prompt in candidates if len(answer_to(prompt, n_answer)) == n_answer)
+
+
+def test_a_right_draft_takes_a_fraction_of_the_calls() -> None:
+    prompt = long_prompt(100)
+    assert n_calls(GenerationRequest(prompt, 100, GREEDY, draft=tuple(answer_to(prompt, 100)))) <= 5
+
+
+def test_after_a_changed_a_missing_and_a_doubled_part_the_draft_is_followed_again() -> None:
+    prompt = long_prompt(100)
+    right = answer_to(prompt, 100)
+    for changed in (
+        [*right[:50], 1, *right[51:]],
+        [*right[:50], *right[53:]],
+        [*right[:50], 1, 2, 3, *right[50:]],
+    ):
+        assert n_calls(GenerationRequest(prompt, 100, GREEDY, draft=tuple(changed))) <= 12
+
+
+def test_a_wrong_draft_is_given_up() -> None:
+    prompt = long_prompt(100)
+    assert n_calls(GenerationRequest(prompt, 100, GREEDY, draft=(1, 2) * 50)) <= 101

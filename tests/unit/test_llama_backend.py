@@ -824,3 +824,33 @@ def test_states_are_kept_in_memory_or_not_at_all(toy_path: Path, options: LlamaO
     answer(backend, with_prefix(b"one"))
     assert backend.prefix_stats.saved == (1 if options.prefix_bytes else 0)
     backend.close()
+
+
+# Drafts
+
+
+def n_steps_of(backend: LlamaBackend, request: GenerationRequest) -> int:
+    return sum(isinstance(event, TokensGenerated) for event in play(backend, request))
+
+
+@pytest.mark.parametrize("sampling", [NO_PENALTY, SamplingParams(), SamplingParams(temperature=0.9, seed=3)])
+def test_a_draft_changes_the_number_of_steps_and_not_the_answer(
+    backend: LlamaBackend, sampling: SamplingParams
+) -> None:
+    plain = GenerationRequest(PROMPT, 60, sampling)
+    expected = answer(backend, plain)
+    changed = (*expected[:20], 33, 34, *expected[21:])
+    for draft, n_most in ((tuple(expected), 4), (changed, 12), ((40, 41) * 30, 60)):
+        drafted = GenerationRequest(PROMPT, 60, sampling, draft=draft)
+        assert answer(backend, drafted) == expected
+        assert n_steps_of(backend, drafted) <= n_most
+    assert answer(backend, plain) == expected
+
+
+def test_a_deterministic_engine_ignores_drafts(toy_path: Path) -> None:
+    backend = open_toy(toy_path, LlamaOptions(deterministic=True))
+    expected = answer(backend, GenerationRequest(PROMPT, 30))
+    drafted = GenerationRequest(PROMPT, 30, draft=tuple(expected))
+    assert answer(backend, drafted) == expected
+    assert n_steps_of(backend, drafted) == len(expected)
+    backend.close()

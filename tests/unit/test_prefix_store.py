@@ -2,6 +2,7 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -13,7 +14,7 @@ TOKENS = list(range(100, 140))
 STATE = bytes(range(256)) * 8
 
 
-def open_store(folder: Path | None, fingerprint: str = "model", **sizes: int) -> PrefixStore:
+def open_store(folder: Path | None, fingerprint: str = "model", **sizes: Any) -> PrefixStore:
     return PrefixStore(folder, fingerprint=fingerprint, **sizes)
 
 
