@@ -107,6 +107,11 @@ class Backend(Protocol):
     def info(self) -> ModelInfo:
         """Facts about the loaded model."""
 
+    @property
+    def tokenizes_anywhere(self) -> bool:
+        """Whether `tokenize` may be called from any thread, also beside a step and after closing."""
+        return False
+
     def tokenize(self, text: str) -> tuple[int, ...]:
         """Return the ids of plain text: control-token text in it stays text, no BOS is added."""
 

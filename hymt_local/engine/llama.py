@@ -185,6 +185,7 @@ class LlamaBackend(Backend):
         options: LlamaOptions,
         on_progress: Callable[[float], bool],
     ) -> None:
+        self._closing = threading.Lock()
         self._owner = (os.getpid(), threading.get_ident())
         self._library = library
         self._path = header.path
@@ -219,10 +220,17 @@ class LlamaBackend(Backend):
         """What keeping prompt beginnings did."""
         return self._prefixes.stats if self._prefixes else PrefixStats()
 
+    @property
+    def tokenizes_anywhere(self) -> bool:
+        """Yes: the vocabulary never changes, and texts are cut so that any thread's stack is deep enough."""
+        return True
+
     def tokenize(self, text: str) -> tuple[int, ...]:
-        """Return the ids of plain text."""
-        self._check_usable()
-        return self._vocabulary.tokenize(text)
+        """Return the ids of plain text. From any thread of the process."""
+        with self._closing:
+            if self._batcher is None:
+                raise EngineError(f"the model {self._path.name} was closed", hint="open it again")
+            return self._vocabulary.tokenize(text)
 
     def can_open(self, request: GenerationRequest) -> bool:
         """Return whether a slot and enough cells are free."""
@@ -256,11 +264,12 @@ class LlamaBackend(Backend):
             self._batcher.close()
         if self._prefixes is not None:
             self._prefixes.close()
-        if self._context is not None:
-            self._context.close()
-        if self._model:
-            self._library.api.llama_model_free(self._model)
-        self._batcher = self._context = self._model = None
+        with self._closing:
+            if self._context is not None:
+                self._context.close()
+            if self._model:
+                self._library.api.llama_model_free(self._model)
+            self._batcher = self._context = self._model = None
         self._file.close()
 
     def _check_usable(self) -> Batcher:

@@ -51,8 +51,8 @@ class ThreadedEngine(Engine):
     """Gives a backend a thread and a queue; loads it on first use.
 
     As many generations run at once as the backend has room for; the others wait: INTERACTIVE before REQUEST before
-    DOCUMENT, first come first served inside a class. Tokenizing is served between the steps. A failed load is raised to
-    everybody who waits, and the next use tries again. Safe to use from several loops and threads.
+    DOCUMENT, first come first served inside a class. Tokenizing is served beside or between the steps. A failed load is
+    raised to everybody who waits, and the next use tries again. Safe to use from several loops and threads.
 
     Args:
         opener: Loads the backend; called on the engine thread.
@@ -75,7 +75,11 @@ class ThreadedEngine(Engine):
         ids: list[tuple[int, ...]] = []
         for start in range(0, len(texts), _TEXTS_PER_CALL):
             part = texts[start : start + _TEXTS_PER_CALL]
-            ids += await self._call(functools.partial(_tokenize, part))
+            backend = self._worker.busy_tokenizer
+            if backend is None:
+                ids += await self._call(functools.partial(_tokenize, part))
+            else:
+                ids += await asyncio.to_thread(_tokenize_aside, part, backend)
         return ids
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent, None]:
@@ -214,6 +218,12 @@ class _Worker:
         self._reported = 0.0
 
     # Called from any thread.
+
+    @property
+    def busy_tokenizer(self) -> Backend | None:
+        """The backend when its thread is busy and it can tokenize elsewhere: a step may take a second."""
+        backend = self._backend
+        return backend if self._running and backend is not None and backend.tokenizes_anywhere else None
 
     def submit(self, work: _Call[Any] | _Generation) -> None:
         with self._changed:
@@ -405,6 +415,13 @@ class _Worker:
 
 def _tokenize(texts: Sequence[str], backend: Backend) -> list[tuple[int, ...]]:
     return [backend.tokenize(text) for text in texts]
+
+
+def _tokenize_aside(texts: Sequence[str], backend: Backend) -> list[tuple[int, ...]]:
+    try:
+        return _tokenize(texts, backend)
+    except Exception as error:
+        raise _typed(error, EngineError) from error
 
 
 def _start_thread(target: Callable[[], None], name: str) -> threading.Thread:

@@ -2,11 +2,13 @@ import asyncio
 import logging
 import math
 import os
+import random
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,6 +25,7 @@ from hymt_local.engine.base import (
     TokensGenerated,
 )
 from hymt_local.engine.cancel import CancelFlag
+from hymt_local.engine.draft import DraftMeter
 from hymt_local.engine.gguf_file import read_header
 from hymt_local.engine.llama import (
     LlamaBackend,
@@ -413,18 +416,21 @@ def test_an_engine_that_was_closed_refuses_work(toy_path: Path) -> None:
             use()
 
 
-def test_another_thread_is_refused(backend: LlamaBackend) -> None:
+def test_another_thread_is_refused_but_for_tokenizing(backend: LlamaBackend) -> None:
     errors: list[EngineError] = []
+    ids: list[tuple[int, ...]] = []
 
     def use() -> None:
+        ids.append(backend.tokenize("a"))
         try:
-            backend.tokenize("a")
+            backend.step()
         except EngineError as error:
             errors.append(error)
 
     thread = threading.Thread(target=use)
     thread.start()
     thread.join()
+    assert ids == [backend.tokenize("a")]
     assert "another thread" in errors[0].message
 
 
@@ -843,6 +849,7 @@ def test_a_draft_changes_the_number_of_steps_and_not_the_answer(
     for draft, n_most in ((tuple(expected), 4), (changed, 12), ((40, 41) * 30, 60)):
         drafted = GenerationRequest(PROMPT, 60, sampling, draft=draft)
         assert answer(backend, drafted) == expected
+        backend._batcher.meter = DraftMeter()  # type: ignore[union-attr]
         assert n_steps_of(backend, drafted) <= n_most
     assert answer(backend, plain) == expected
 
@@ -854,3 +861,34 @@ def test_a_deterministic_engine_ignores_drafts(toy_path: Path) -> None:
     assert answer(backend, drafted) == expected
     assert n_steps_of(backend, drafted) == len(expected)
     backend.close()
+
+
+# All of it together
+
+
+async def test_a_soak_of_arrivals_and_leavers_gives_nobody_anothers_text(toy_path: Path) -> None:
+    alone = open_toy(toy_path, LlamaOptions(deterministic=True))
+    requests = mixed_requests(30)
+    expected = [answer(alone, wanted) for wanted in requests]
+    alone.close()
+    engine = ThreadedEngine(open_llama_backend(toy_path), "toy")
+    draw = random.Random(5)
+    plan = [(draw.choice(list(Priority)), draw.choice([None, None, 1, 3, 9])) for _ in requests]
+
+    async def consume(index: int) -> tuple[list[int], bool]:
+        priority, n_most = plan[index]
+        ids: list[int] = []
+        async with aclosing(engine.generate(replace(requests[index], priority=priority))) as events:
+            async for event in events:
+                ids += event.ids if isinstance(event, TokensGenerated) else ()
+                if n_most is not None and len(ids) >= n_most:
+                    return ids, False
+        return ids, True
+
+    found = await asyncio.gather(*map(consume, range(len(requests))))
+    await engine.close()
+    n_different = 0
+    for (ids, is_whole), right in zip(found, expected, strict=True):
+        assert len(ids) == len(right) or not is_whole
+        n_different += ids != right[: len(ids)]
+    assert n_different <= 2
