@@ -131,8 +131,35 @@ class ModelDecoder:
         del self._held[slot][n_kept:]
         return True
 
+    def put(self, slot: int, tokens: Sequence[int]) -> bool:
+        """Let an empty sequence hold these tokens, in cells of its own."""
+        assert not self._held[slot]
+        for token in tokens:
+            self._held[slot].append((token, self._n_cells_made))
+            self._n_cells_made += 1
+        return True
+
     def copy(self, source: int, target: int, n_tokens: int) -> None:
         assert source != target
         assert not self._held[target]
         assert n_tokens <= len(self._held[source])
         self._held[target] = self._held[source][:n_tokens]
+
+
+class ModelPrefixes:
+    """Keeps beginnings for ever."""
+
+    def __init__(self, decoder: ModelDecoder) -> None:
+        self._decoder = decoder
+        self._kept: set[tuple[int, ...]] = set()
+
+    def restore(self, slot: int, tokens: list[int]) -> bool:
+        return tuple(tokens) in self._kept and self._decoder.put(slot, tokens)
+
+    def save(self, slot: int, tokens: list[int]) -> None:
+        assert self._decoder.tokens(slot)[: len(tokens)] == tokens
+        self._kept.add(tuple(tokens))
+
+    def note_computed(self, n_tokens: int, seconds: float) -> None:
+        assert n_tokens > 0
+        assert seconds >= 0

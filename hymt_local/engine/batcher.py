@@ -69,6 +69,8 @@ class Batcher:
         piece: Gives the bytes of a token.
         stop_ids: The model's.
         prefixes: Keeps fixed beginnings.
+        is_exact: Compute each prompt from its first token in the same slices, whatever was computed before: kernels
+            differ in the last digits with the number of rows.
         clock: Seconds, for sharing time out.
     """
 
@@ -81,6 +83,7 @@ class Batcher:
         piece: Callable[[int], bytes],
         stop_ids: frozenset[int] = frozenset(),
         prefixes: PrefixKeeper | None = None,
+        is_exact: bool = False,
         clock: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._decoder = decoder
@@ -88,7 +91,8 @@ class Batcher:
         self._make_chooser = make_chooser
         self._piece = piece
         self._stop_ids = stop_ids
-        self._prefixes = prefixes
+        self._prefixes = None if is_exact else prefixes
+        self._is_exact = is_exact
         self._clock = clock
         self._slots = Slots(decoder)
         self._tickets = itertools.count()
@@ -238,7 +242,7 @@ class Batcher:
 
     def _start(self, generation: Generation, parts: Sequence[_Part], *, outcomes: list[Outcome]) -> bool:
         """Let the slot hold the longest beginning that any slot holds; return False to wait for a longer one."""
-        wanted = generation.tokens[:-1]  # the last has to be computed for its logits
+        wanted = [] if self._is_exact else generation.tokens[:-1]  # the last has to be computed for its logits
         source, n_best = self._best_source(wanted)
         if self._is_just_being_read(generation, wanted, beyond=n_best):
             return False
@@ -248,15 +252,16 @@ class Batcher:
             self._slots.truncate(source, n_best)
         else:
             self._slots.copy(source, generation.slot, n_best)
-        n_held = max(n_best, self._restore(generation, beyond=n_best))
+        n_held = max(n_best, self._restore(generation, parts, beyond=n_best))
         outcomes += ((generation.ticket, event) for event in generation.note_reused(n_held))
         return True
 
-    def _restore(self, generation: Generation, *, beyond: int) -> int:
+    def _restore(self, generation: Generation, parts: Sequence[_Part], *, beyond: int) -> int:
         """Take a kept beginning if it is longer than what the slot holds; return its length, or 0."""
         n_fixed = generation.request.n_fixed
-        is_useful = beyond + LEAST_SHARED <= n_fixed < len(generation.prompt) and self._slots.n_free >= n_fixed
-        if self._prefixes is None or not is_useful:
+        is_useful = beyond + LEAST_SHARED <= n_fixed < len(generation.prompt)
+        n_free = self._slots.n_free - sum(len(part.run.tokens) for part in parts)
+        if self._prefixes is None or not is_useful or n_free < n_fixed:
             return 0
         self._slots.truncate(generation.slot, 0)
         tokens = generation.prompt[:n_fixed]
@@ -393,7 +398,8 @@ class Batcher:
             run = part.run
             n_done = min(self._decoder.n_held(run.slot) - run.start, len(run.tokens))
             self._slots.extend(run.slot, run.tokens[: max(0, n_done)])
-            self._slots.truncate(run.slot, run.start + min(n_done, len(run.tokens) - run.n_logits))
+            n_kept = 0 if self._is_exact else min(n_done, len(run.tokens) - run.n_logits)
+            self._slots.truncate(run.slot, run.start + n_kept)
 
     def _blame(self, parts: Sequence[_Part], error: DecodeError) -> Iterable[Outcome]:
         """Undo a call that failed. Of one generation it is the end; of several, each is tried alone."""

@@ -75,7 +75,8 @@ class LlamaOptions:
     """Generations decoded together, beside one interactive one; None: as many as memory allows, at most 16. Their
     answers may differ from those of a generation alone where two tokens are almost equally likely."""
     deterministic: bool = False
-    """One generation at a time, one row at a time: the answer depends on nothing but prompt and sampling."""
+    """One generation at a time, each computed from its first token: the answer depends on prompt and sampling alone,
+    to the last bit. Nothing is reused, and drafts are ignored."""
     prefix_dir: Path | None = None
     """Where states of fixed prompt beginnings are kept; None keeps them in memory only."""
     prefix_bytes: int = DISK_BYTES
@@ -191,6 +192,7 @@ class LlamaBackend(Backend):
         self._path = header.path
         self._size_bytes = header.size_bytes
         self._uses_mmap = options.use_mmap
+        self._is_deterministic = options.deterministic
         self._file = header.path.open("rb")
         self._model: Any = None
         self._context: LlamaContext | None = None
@@ -203,7 +205,7 @@ class LlamaBackend(Backend):
             shape = _context_shape(header, options, slots=slots)
             self._context = LlamaContext(library.api, self._model, shape=shape, n_vocab=self._vocabulary.n_tokens)
             self._info = self._describe(options, header=header, slots=slots)
-            if options.prefix_bytes:
+            if options.prefix_bytes and not options.deterministic:
                 self._prefixes = _open_prefixes(library, header, options=options, info=self._info)
             self._batcher = self._make_batcher(self._context)
         except BaseException:
@@ -297,6 +299,7 @@ class LlamaBackend(Backend):
             piece=self._vocabulary.piece,
             stop_ids=self._vocabulary.stop_ids,
             prefixes=_ContextPrefixes(context, self._prefixes) if self._prefixes else None,
+            is_exact=self._is_deterministic,
         )
 
     def _make_chooser(self, sampling: SamplingParams) -> Chooser:

@@ -19,7 +19,7 @@ from hymt_local.engine.batcher import Batcher
 from hymt_local.engine.sampling import Greedy
 from hymt_local.errors import DecodeError
 from hymt_local.events import Priority, SamplingParams
-from tests.batch_model import NAN, POISON, STOP, ModelDecoder, answer_to
+from tests.batch_model import NAN, POISON, STOP, ModelDecoder, ModelPrefixes, answer_to
 
 GREEDY = SamplingParams(repetition_penalty=1.0)
 PRIORITIES = st.sampled_from(list(Priority))
@@ -27,7 +27,7 @@ PREFIXES = [(), (5, 6, 7) * 4, (5, 6, 7) * 4 + (9, 8) * 6, (7, 7, 7)]
 MOST_TOKENS = 96
 
 
-def make_batcher(decoder: ModelDecoder) -> Batcher:
+def make_batcher(decoder: ModelDecoder, *, is_exact: bool = False) -> Batcher:
     slots = decoder.n_slots - 1 if decoder.n_slots > 1 else 1
     return Batcher(
         decoder,
@@ -35,6 +35,8 @@ def make_batcher(decoder: ModelDecoder) -> Batcher:
         make_chooser=lambda sampling: Greedy(sampling.repetition_penalty),
         piece=lambda token: bytes([token]),
         stop_ids=frozenset({STOP}),
+        prefixes=ModelPrefixes(decoder),
+        is_exact=is_exact,
         clock=lambda: decoder.clock_s,
     )
 
@@ -79,7 +81,7 @@ def jobs(draw: st.DrawFn, *, faults: bool = True) -> Job:
     max_tokens = draw(st.integers(0, MOST_TOKENS - len(prompt)))
     cancelled_after = draw(st.one_of(st.none(), st.none(), st.integers(0, 12)))
     draft = draw(st.one_of(st.just(()), drafts(prompt, max_tokens)))
-    request = GenerationRequest(prompt, max_tokens, GREEDY, priority=draw(PRIORITIES), draft=draft)
+    request = GenerationRequest(prompt, max_tokens, GREEDY, priority=draw(PRIORITIES), draft=draft, n_fixed=len(prefix))
     return Job(request, draw(st.integers(0, 20)), cancelled_after)
 
 
@@ -155,6 +157,20 @@ def test_every_generation_ends_once_with_its_own_answer_whatever_comes_and_goes(
     play(make_batcher(decoder), work)
     for job in work:
         assert_right(job)
+
+
+@given(st.lists(jobs(), max_size=4), st.one_of(st.none(), st.randoms(use_true_random=False)))
+def test_an_exact_batcher_computes_everything_from_the_first_token_in_the_same_slices(
+    work: list[Job], interruptions: random.Random | None
+) -> None:
+    decoder = ModelDecoder(1, cells=MOST_TOKENS, rows=16, interruptions=interruptions)
+    play(make_batcher(decoder, is_exact=True), work)
+    for job in work:
+        assert_right(job)
+    prompts = {len(job.request.prompt) for job in work}
+    for (run,) in decoder.journal.calls:
+        assert len(run.tokens) == 1 or run.start % 16 == 0
+        assert len(run.tokens) in {1, 16} or run.start + len(run.tokens) in prompts
 
 
 @given(st.lists(jobs(faults=False), min_size=2, max_size=8), st.integers(3, 6))

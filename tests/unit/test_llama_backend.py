@@ -854,6 +854,16 @@ def test_a_draft_changes_the_number_of_steps_and_not_the_answer(
     assert answer(backend, plain) == expected
 
 
+def test_a_deterministic_engine_answers_to_the_last_bit_whatever_came_before(toy_path: Path) -> None:
+    backend = open_toy(toy_path, LlamaOptions(deterministic=True))
+    wanted = GenerationRequest((*FIXED, *PROMPT), 20, probabilities=True, n_fixed=len(FIXED))
+    expected = [event for event in play(backend, wanted) if isinstance(event, TokensGenerated)]
+    for before in (wanted, with_prefix(b"other"), GenerationRequest(wanted.prompt[:-3], 9), mixed_requests(1)[0]):
+        play(backend, before)
+        assert [event for event in play(backend, wanted) if isinstance(event, TokensGenerated)] == expected
+    backend.close()
+
+
 def test_a_deterministic_engine_ignores_drafts(toy_path: Path) -> None:
     backend = open_toy(toy_path, LlamaOptions(deterministic=True))
     expected = answer(backend, GenerationRequest(PROMPT, 30))
