@@ -146,6 +146,8 @@ async def measure(path: Path, *, rounds: int, n_segments: int, threads: int, slo
         found = await together(engine, work)
         ended = _clocks()
         times.append((_since(started, middle), _since(middle, ended)))
+        one, many = times[-1]
+        sys.stderr.write(f"wall ratio {one[0] / many[0]:.2f}, processor ratio {one[1] / many[1]:.2f}\n")
     n_tokens = sum(map(len, found))
     ratios = [await interactive_beside(engine, work[: n_segments - 8]) for _ in range(rounds)]
     await alone.close()
