@@ -381,8 +381,10 @@ def test_bench_measures_a_model(hymt_here: RunHymt, toy: Path) -> None:
     result = parsed(hymt_here("bench", "-m", ANY_ID, "--json", *sizes))
     assert set(result) == {
         "model", "quantization", "machine", "load_s", "prompt_tokens", "prompt_tokens_per_s", "output_tokens",
-        "output_tokens_per_s", "runs",
+        "output_tokens_per_s", "batch", "draft_ratio", "prefix_ratio", "runs",
     }  # fmt: skip
+    assert [point["generations"] for point in result["batch"]] == [1, 2, 4, 8, 16]
+    assert 0 < result["prefix_ratio"] < 10
     assert (result["model"], result["prompt_tokens"], result["runs"]) == ("Hunyuan-MT-7B:F32", 16, 2)
     assert result["load_s"] > 0
     assert result["prompt_tokens_per_s"] > 0
