@@ -79,12 +79,14 @@ def _run(
     dry_run: bool,
     output_folder: Path | None,
     source_id: str | None,
+    quantizations: tuple[str, ...],
     tensor_types: tuple[str, ...],
     no_verify: bool,
     **options: Any,
 ) -> dict[str, object]:
     """Plan, and unless it is only to be shown, run the plan and register what came out."""
-    from hymt_convert.conversion import ConversionRequest, plan_conversion, run_conversion
+    from hymt_convert.checkpoint import find_origin
+    from hymt_convert.conversion import ConversionRequest, plan_conversion, run_conversion, type_names
     from hymt_convert.quantize import tensor_type_rule
     from hymt_convert.source import HubSource, parse_source
     from hymt_local.catalog import load_catalog
@@ -93,13 +95,17 @@ def _run(
 
     paths = Paths.from_environment(os.environ)
     catalog = load_catalog(paths.catalog_file)
+    # What is wrong with the command itself should show before a download, not behind it.
+    with_imatrix = bool(options["imatrix"] or options["imatrix_file"])
+    options |= {"quantizations": type_names(quantizations, with_imatrix=with_imatrix), "verify": not no_verify}
+    options["rules"] = tuple(map(tensor_type_rule, tensor_types))
     named = parse_source(source, catalog)
     if isinstance(named, HubSource) and named.spec is not None:
         _show_licence(named.spec)
     folder = _obtain(named, paths, bar, offline=dry_run)
-    source_id = source_id or (str(named.origin) if isinstance(named, HubSource) else None)
+    if isinstance(named, HubSource) and not find_origin(folder).repository:
+        source_id = source_id or str(named.origin)
     target = paths.models_dir if output_folder is None else output_folder
-    options |= {"rules": tuple(map(tensor_type_rule, tensor_types)), "verify": not no_verify}
     plan = plan_conversion(ConversionRequest(folder, target, source_id=source_id, catalog=catalog, **options))
     if output_folder is None and plan.identity.spec is None:
         plan = plan.moved_to(Path())

@@ -166,10 +166,7 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
         UnsupportedModelError: it cannot be converted faithfully.
         ValueError: `extra` overrules a key of the model.
     """
-    with_imatrix = request.imatrix or request.imatrix_file is not None
-    quantizations = tuple(dict.fromkeys(_type_name(text, with_imatrix) for text in request.quantizations))
-    if not quantizations:
-        raise UsageError("no quantization is given", hint="For example --quant Q8_0.")
+    quantizations = type_names(request.quantizations, with_imatrix=request.imatrix or request.imatrix_file is not None)
     origin = Origin.parse(request.source_id) if request.source_id else find_origin(request.source)
     folder_name = request.source.resolve().name
     names = [text for text in (origin.repository, request.name, folder_name) if text]
@@ -297,8 +294,19 @@ def _file_name(name: str) -> str:
     return name
 
 
-def _type_name(text: str, with_imatrix: bool) -> str:
-    return text.upper() if text.upper() in FLOAT_FILE_TYPES else quantization_name(text, with_imatrix=with_imatrix)
+def type_names(given: Sequence[str], *, with_imatrix: bool) -> tuple[str, ...]:
+    """Return the canonical names of the types asked for, each once.
+
+    Raises:
+        UsageError: there is none, or one that does not exist or needs an importance matrix.
+    """
+    names = [
+        text.upper() if text.upper() in FLOAT_FILE_TYPES else quantization_name(text, with_imatrix=with_imatrix)
+        for text in given
+    ]
+    if not names:
+        raise UsageError("no quantization is given", hint="For example --quant Q8_0.")
+    return tuple(dict.fromkeys(names))
 
 
 def _check_quantizing(request: ConversionRequest, model: ModelPlan) -> None:
@@ -383,8 +391,8 @@ class _Run:
     def verify(self, path: Path) -> VerifyReport:
         """Look at a finished file."""
         request = self.plan.request
-        spec = self.plan.identity.spec
-        return verify_file(path, spec=spec, checkpoint=request.source, threads=request.threads)
+        spec, was_asked = self.plan.identity.spec, request.catalog is not None
+        return verify_file(path, spec=spec, by_name=not was_asked, checkpoint=request.source, threads=request.threads)
 
     def _steps(self, step: str, unit: str) -> Callable[[int, int], None]:
         def advance(done: int, total: int) -> None:

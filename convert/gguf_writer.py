@@ -6,6 +6,7 @@ A file that another process began, and that was not finished, is gone on with be
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -239,7 +240,7 @@ def _write_tensor(file: BinaryIO, plan: TensorPlan, kind: FloatType, report: OnB
     for part in plan.parts:
         for block in part.raw_blocks():
             _check_values(block, part, kind)
-            report(file.write(block if part.dtype == kind else _encode(decode(block, part.dtype), kind).tobytes()))
+            report(file.write(block if part.dtype == kind else _encode(block, part.dtype, kind).data))
 
 
 def _check_values(block: bytes, part: CheckpointTensor, kind: FloatType) -> None:
@@ -262,10 +263,25 @@ def _check_values(block: bytes, part: CheckpointTensor, kind: FloatType) -> None
         )
 
 
-def _encode(block: NDArray[np.float32], kind: FloatType) -> NDArray[Any]:
+def _encode(block: bytes, dtype: str, kind: FloatType) -> NDArray[Any]:
+    import numpy as np
+
+    if dtype == "BF16" and kind == "F16":  # looking 16 bits up is thrice as fast as computing them
+        return np.take(_f16_of_bf16(), np.frombuffer(block, dtype="<u2"))
+    values = decode(block, dtype)
     if kind == "F32":
-        return block.astype("<f4", copy=False)
-    return _to_bf16(block) if kind == "BF16" else block.astype("<f2")
+        return values.astype("<f4", copy=False)
+    return _to_bf16(values) if kind == "BF16" else values.astype("<f2")
+
+
+@functools.cache
+def _f16_of_bf16() -> NDArray[np.uint16]:
+    """Return the f16 bits of every bf16 pattern: 128 KiB."""
+    import numpy as np
+
+    patterns = np.arange(1 << 16, dtype="<u2")
+    with np.errstate(over="ignore", invalid="ignore"):  # such patterns are refused before
+        return decode(patterns.tobytes(), "BF16").astype("<f2").view("<u2")
 
 
 def _to_bf16(block: NDArray[np.float32]) -> NDArray[Any]:

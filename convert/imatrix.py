@@ -161,7 +161,7 @@ def _read(model: ReferenceModel, batch: Sequence[Sequence[int]], collector: _Col
     spans = [Span(number, 0, tokens, n_logits=len(tokens)) for number, tokens in enumerate(batch)]
     model.clear()
     try:
-        model.decode(spans)
+        model.read(spans)
     except DecodeError as error:
         raise (collector.failure or error) from error
     if collector.failure is not None:

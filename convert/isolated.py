@@ -39,14 +39,12 @@ def run_isolated(function: Callable[_P, _T], /, *arguments: _P.args, **options: 
     job = (function.__module__, function.__qualname__, arguments, options, on_step is not None)
     # -P: a module lying in the current folder, which may be the checkpoint's, is not imported.
     command = [sys.executable, "-P", "-m", __name__]
-    with tempfile.TemporaryFile() as log:
-        child = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log)
-        with child:
-            assert child.stdin is not None
+    with tempfile.TemporaryFile() as order, tempfile.TemporaryFile() as log:
+        pickle.dump(job, order)
+        order.seek(0)
+        with subprocess.Popen(command, stdin=order, stdout=subprocess.PIPE, stderr=log) as child:
             assert child.stdout is not None
             try:
-                child.stdin.write(pickle.dumps(job))
-                child.stdin.close()
                 message = _last_message(child.stdout, on_step)
             except BaseException:
                 child.kill()

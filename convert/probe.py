@@ -20,6 +20,7 @@ from hymt_local.prompts import build_prompt
 SMOKE_TEXTS = (("en", "zh", "Good morning."), ("zh", "en", "谢谢。"), ("en", "fr", "Good morning."))
 """Source language, target language, text: what the demo model knows, too."""
 _CONTEXT_TOKENS = 512
+_MAX_LOGITS = 64
 _ANSWER_TOKENS = 32
 
 
@@ -67,7 +68,12 @@ def probe_file(
     """
     check_supported(read_header(path))
     with ReferenceModel(
-        path, context_length=_CONTEXT_TOKENS, threads=threads, sequences=len(SMOKE_TEXTS), check_weights=check_weights
+        path,
+        context_length=_CONTEXT_TOKENS,
+        max_logits=_MAX_LOGITS,
+        threads=threads,
+        sequences=len(SMOKE_TEXTS),
+        check_weights=check_weights,
     ) as model:
         ids = tuple(tuple(_tokenized(model, text)) for text in texts)
         controls = frozenset(model.control_tokens.values())
@@ -88,7 +94,7 @@ def _tokenized(model: ReferenceModel, text: str) -> list[int]:
 def _check_numbers(model: ReferenceModel, ids: Sequence[Sequence[int]]) -> None:
     import numpy as np
 
-    tokens = [token for text in ids for token in text][:_CONTEXT_TOKENS] or [0]
+    tokens = [token for text in ids for token in text][:_MAX_LOGITS] or [0]
     if not np.isfinite(model.logits(tokens)).all():
         raise ModelFileError(f"{model.name} predicts something that is not a number", hint="Its weights are damaged.")
 

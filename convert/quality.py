@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING
 
 from hymt_convert.passages import Passage, Tokenizer
 from hymt_convert.reference_model import ReferenceModel, Span
-from hymt_local.engine.gguf_file import check_supported, quantization_of, read_header
+from hymt_convert.verify import quantization_label
+from hymt_local.engine.gguf_file import check_supported, read_header
 from hymt_local.errors import ModelFileError, UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ if TYPE_CHECKING:
 
 CHUNK_TOKENS = 512
 """Tokens of all passages that are computed at once."""
-MAX_SEQUENCES = 16
+MAX_SEQUENCES = 8
+MAX_LOGITS = 256
+"""Predictions that are held at once: 125 MiB for the largest vocabulary, for each file."""
 ANSWER_TOKENS = 64
 """Longest translation that is compared by chrF."""
 BLOCK_ROWS = 32
@@ -104,7 +107,7 @@ def measure_quality(
             if on_step is not None:
                 on_step(done, len(passages))
     return [
-        comparison.quality(header.path, quantization_of(header), header.size_bytes)
+        comparison.quality(header.path, quantization_label(header), header.size_bytes)
         for comparison, header in zip(comparisons, headers[1:], strict=True)
     ]
 
@@ -198,7 +201,12 @@ def _open(path: Path, threads: int | None) -> ReferenceModel:
     # Room for the passages and for the translations that are made of their prompts.
     room = CHUNK_TOKENS + MAX_SEQUENCES * ANSWER_TOKENS
     return ReferenceModel(
-        path, context_length=room, batch_tokens=CHUNK_TOKENS, threads=threads, sequences=MAX_SEQUENCES
+        path,
+        context_length=room,
+        batch_tokens=CHUNK_TOKENS,
+        max_logits=MAX_LOGITS,
+        threads=threads,
+        sequences=MAX_SEQUENCES,
     )
 
 
@@ -218,14 +226,19 @@ def _check_comparable(
 def _batches(passages: Iterable[Passage]) -> Iterator[list[Passage]]:
     batch: list[Passage] = []
     for passage in passages:
-        if passage.n_tokens > CHUNK_TOKENS:
+        if passage.n_tokens > CHUNK_TOKENS or len(passage.answer) > MAX_LOGITS:
             continue
-        if len(batch) == MAX_SEQUENCES or sum(each.n_tokens for each in batch) + passage.n_tokens > CHUNK_TOKENS:
+        if batch and not _fits([*batch, passage]):
             yield batch
             batch = []
         batch.append(passage)
     if batch:
         yield batch
+
+
+def _fits(batch: Sequence[Passage]) -> bool:
+    n_tokens, n_logits = sum(each.n_tokens for each in batch), sum(len(each.answer) for each in batch)
+    return len(batch) <= MAX_SEQUENCES and n_tokens <= CHUNK_TOKENS and n_logits <= MAX_LOGITS
 
 
 def _compare_batch(

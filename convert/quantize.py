@@ -222,7 +222,8 @@ def _last_words(log: list[str], status: int) -> str:
 def _check_types(path: Path, quantization: str, rules: Sequence[TensorTypeRule]) -> dict[str, str]:
     from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
 
-    found = {name: kind for name, kind in read_file_facts(path).tensor_types.items() if kind != "F32"}
+    facts = read_file_facts(path)
+    found = {name: kind for name, kind in facts.tensor_types.items() if kind != "F32"}
     ruled = {name: rule.type_name for name in found for rule in reversed(rules) if rule.fits(name)}
     matrices = {name: kind for name, kind in found.items() if name not in ruled}
     wanted = main_tensor_type(quantization)
@@ -233,8 +234,7 @@ def _check_types(path: Path, quantization: str, rules: Sequence[TensorTypeRule])
             f"{quantization} is not possible for this model: llama.cpp fell back to {kinds}",
             hint=f"Its rows are not multiples of {wanted_block} values: use Q8_0 or F16.",
         )
-    blocks = {name: GGML_QUANT_SIZES[GGMLQuantizationType[kind]][0] for name, kind in matrices.items()}
-    replaced = {name: kind for name, kind in matrices.items() if blocks[name] < wanted_block}
+    replaced = {name: kind for name, kind in matrices.items() if facts.tensor_shapes[name][-1] % wanted_block}
     return {**replaced, **{name: found[name] for name, kind in ruled.items() if found[name] != kind}}
 
 

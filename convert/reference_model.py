@@ -48,6 +48,7 @@ class ReferenceModel:
         path: A file that `check_supported` lets through; of others, some end the process.
         context_length: Tokens that it holds, all sequences together.
         batch_tokens: Tokens that it computes at once; None for as many as it holds.
+        max_logits: Rows of logits that one batch may ask for, each as long as the vocabulary; None for all tokens.
         threads: None for one per core.
         sequences: Texts that it holds at once.
         on_node: Shown the nodes of the graph; what it raises is lost.
@@ -64,6 +65,7 @@ class ReferenceModel:
         *,
         context_length: int = 512,
         batch_tokens: int | None = None,
+        max_logits: int | None = None,
         threads: int | None = 1,
         sequences: int = 1,
         on_node: OnNode | None = None,
@@ -80,7 +82,8 @@ class ReferenceModel:
         try:
             self._model = self._load(path, check_weights=check_weights)
             self._room = batch_tokens or context_length
-            self._context = self._open(context_length, threads=threads or os.cpu_count() or 1, sequences=sequences)
+            self._max_logits = max_logits or self._room
+            self._context = self._open(context_length, threads=threads or _n_cores(), sequences=sequences)
         except BaseException:
             self.close()
             raise
@@ -180,19 +183,29 @@ class ReferenceModel:
         """
         import numpy as np
 
+        self.read(spans)
+        shape = (sum(span.n_logits for span in spans), self.vocab_size)
+        return np.ctypeslib.as_array(self._lib.llama_get_logits(self._context), shape=shape).copy()
+
+    def read(self, spans: Sequence[Span]) -> None:
+        """Read tokens after those already held; the logits are computed and left where they are.
+
+        Raises:
+            DecodeError: llama.cpp cannot decode them, or an id or the number of tokens is out of range.
+        """
         total = sum(len(span.tokens) for span in spans)
         if not 0 < total <= self._room:
             raise DecodeError(f"{total} tokens do not fit into {self._room}")
+        if sum(span.n_logits for span in spans) > self._max_logits:
+            raise DecodeError(f"more than {self._max_logits} rows of logits")
         if any(not 0 <= token < self.vocab_size for span in spans for token in span.tokens):
             raise DecodeError(f"a token outside of 0 to {self.vocab_size - 1}")
         batch = self._lib.llama_batch_init(total, 0, 1)
         try:
-            n_logits = _fill(batch, spans)
+            _fill(batch, spans)
             status = self._lib.llama_decode(self._context, batch)
             if status != 0:
                 raise DecodeError(f"llama.cpp cannot decode {total} tokens of {self.name}: status {status}")
-            pointer = self._lib.llama_get_logits(self._context)
-            return np.ctypeslib.as_array(pointer, shape=(n_logits, self.vocab_size)).copy()
         finally:
             self._lib.llama_batch_free(batch)
 
@@ -216,7 +229,8 @@ class ReferenceModel:
         parameters = lib.llama_context_default_params()
         parameters.n_ctx = context_length
         parameters.n_batch = parameters.n_ubatch = self._room
-        parameters.n_seq_max = min(sequences, self._room)  # more of them than logits would end the process
+        parameters.n_outputs_max = self._max_logits
+        parameters.n_seq_max = min(sequences, self._max_logits)  # more of them would end the process
         parameters.kv_unified = True
         parameters.n_threads = parameters.n_threads_batch = threads
         parameters.type_k = parameters.type_v = lib.GGML_TYPE_F32
@@ -250,6 +264,12 @@ class ReferenceModel:
         return next((line for line in self._log if any(word in line for word in telling)), "no reason given")
 
 
+def _n_cores() -> int:
+    import psutil
+
+    return psutil.cpu_count(logical=False) or os.cpu_count() or 1
+
+
 def _library() -> Any:
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")
     try:
@@ -261,9 +281,8 @@ def _library() -> Any:
     return llama_cpp
 
 
-def _fill(batch: Any, spans: Sequence[Span]) -> int:
-    """Fill a batch and return how many rows of logits it asks for."""
-    place = n_logits = 0
+def _fill(batch: Any, spans: Sequence[Span]) -> None:
+    place = 0
     for span in spans:
         first = len(span.tokens) - span.n_logits
         for offset, token in enumerate(span.tokens):
@@ -273,6 +292,4 @@ def _fill(batch: Any, spans: Sequence[Span]) -> int:
             batch.seq_id[place][0] = span.sequence
             batch.logits[place] = offset >= first
             place += 1
-        n_logits += span.n_logits
     batch.n_tokens = place
-    return n_logits

@@ -45,6 +45,8 @@ def repair_command(
 
     Tensors stay as they are to the byte. The file is changed in its place when the new header is not longer than the
     old one, else a copy takes its place. The exit status is 3 when something is wrong that no header can repair.
+
+    A file that is registered is another one afterwards: register it again with `hymt models import`.
     """
     from hymt_convert.header_faults import BOS, EOS, TEMPLATE, find_faults, identify
     from hymt_convert.repair import RepairReport, recover, repair_file

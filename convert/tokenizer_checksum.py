@@ -21,6 +21,8 @@ CHECKSUMS: Mapping[str, str] = {
     "hunyuan-dense": "bba3b3366b646dbdded5dbc42d59598b849371afc42f7beafa914afaa5b70aa6",
 }
 """`tokenizer.ggml.pre` -> checksum of the published tokenizer (llama.cpp's `get_vocab_base_pre`)."""
+PUBLISHED_TOKENS = 120_000
+"""A vocabulary with fewer tokens is neither of the two."""
 
 
 def checksum(token_ids: Sequence[int]) -> str:

@@ -16,11 +16,12 @@ from hymt_convert.isolated import run_isolated
 from hymt_convert.passages import all_texts
 from hymt_convert.probe import Probe, Translation, probe_file
 from hymt_convert.reference_model import ReferenceModel as ReferenceModel
+from hymt_convert.tokenizer_checksum import CHECK_TEXT, CHECKSUMS, PUBLISHED_TOKENS, checksum
 from hymt_convert.vocabulary import TokenType
 from hymt_local.catalog import ModelSpec, load_catalog
 from hymt_local.checks import check_output
 from hymt_local.engine.gguf_file import GgufHeader, check_supported, quantization_of, read_array, read_header
-from hymt_local.errors import EngineError, ModelError, ModelFileError
+from hymt_local.errors import EngineError, EngineUnavailableError, ModelError, ModelFileError
 
 Outcome = Literal["ok", "warning", "failed", "skipped"]
 
@@ -132,6 +133,14 @@ def check_file(path: Path, *, shapes: Mapping[str, tuple[int, ...]]) -> FileFact
     return facts
 
 
+def quantization_label(header: GgufHeader) -> str:
+    """Return the name of a file's type, those of very few bits too."""
+    from hymt_convert.quantize import FILE_TYPES
+
+    file_type = header.metadata.get("general.file_type")
+    return next((name for name, number in FILE_TYPES.items() if number == file_type), quantization_of(header))
+
+
 def read_metadata(path: Path) -> Mapping[str, object]:
     """Return every header key of a file, arrays as lists.
 
@@ -145,6 +154,7 @@ def verify_file(
     path: Path,
     *,
     spec: ModelSpec | None = None,
+    by_name: bool = True,
     checkpoint: Path | None = None,
     run: bool = True,
     threads: int | None = None,
@@ -153,7 +163,8 @@ def verify_file(
 
     Args:
         path: The file.
-        spec: The model; None asks the catalog by the file's names.
+        spec: The model, if it is known.
+        by_name: When it is not, ask the catalog by the file's names.
         checkpoint: The folder that it was converted from: its tokenizer is compared.
         run: Load the file, read all its weights, tokenize and translate with it.
         threads: None for one per core.
@@ -162,7 +173,7 @@ def verify_file(
         ModelFileError: it is not a whole GGUF file.
     """
     header = read_header(path)
-    spec = spec or identify(header, load_catalog())
+    spec = spec or (identify(header, load_catalog()) if by_name else None)
     checks = [Check("structure", "ok", f"{len(header.tensors)} tensors inside {header.size_bytes} bytes")]
     faults: tuple[Fault, ...] = ()
     probe: Probe | None = None
@@ -177,7 +188,7 @@ def verify_file(
             probe, more = _run_checks(header, spec, checkpoint, threads)
             checks += more
     return VerifyReport(
-        path, spec.id if spec else None, quantization_of(header), header.size_bytes,
+        path, spec.id if spec else None, quantization_label(header), header.size_bytes,
         tuple(checks), faults, probe.translations if probe else (),
     )  # fmt: skip
 
@@ -258,14 +269,17 @@ def _header_checks(faults: Sequence[Fault]) -> list[Check]:
 def _run_checks(
     header: GgufHeader, spec: ModelSpec | None, checkpoint: Path | None, threads: int | None
 ) -> tuple[Probe | None, list[Check]]:
-    texts = (*all_texts(), *AWKWARD_TEXTS)
+    texts = (*all_texts(), *AWKWARD_TEXTS, CHECK_TEXT)
     try:
         probe = run_isolated(probe_file, header.path, spec, texts, threads=threads)
+    except EngineUnavailableError as error:
+        return None, [Check("numbers", "skipped", error.message)]
     except (ModelError, EngineError) as error:
         return None, [Check("numbers", "failed", error.message)]
     checks = [
         Check("numbers", "ok", "all weights and predictions are numbers"),
         _check_tokenizer(probe),
+        *_check_published(header, spec, probe.token_ids[-1]),
         *(_check_against(checkpoint, header, spec, texts, probe) if checkpoint is not None else ()),
         _check_translations(probe.translations),
     ]
@@ -280,6 +294,17 @@ def _check_tokenizer(probe: Probe) -> Check:
         return Check("tokenizer", "failed", f"{text[:40]!r} comes back as {back[:40]!r}")
     count = sum(map(len, probe.token_ids))
     return Check("tokenizer", "ok", f"{len(probe.token_ids)} texts in 38 languages come back from their {count} tokens")
+
+
+def _check_published(header: GgufHeader, spec: ModelSpec | None, token_ids: Sequence[int]) -> Iterator[Check]:
+    """Tell whether a known model's vocabulary is the published one; of the toy of a test nothing is known."""
+    wanted = CHECKSUMS.get(spec.tokenizer) if spec is not None else None
+    if wanted is None or len(read_array(header, "tokenizer.ggml.tokens")) < PUBLISHED_TOKENS:
+        return
+    if checksum(token_ids) == wanted:
+        yield Check("tokenizer", "ok", "it is the published tokenizer, by llama.cpp's checksum")
+    else:  # for one of the two, nobody has compared llama.cpp with the original yet
+        yield Check("tokenizer", "warning", "it splits llama.cpp's test text unlike the published tokenizer")
 
 
 def _check_against(

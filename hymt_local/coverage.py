@@ -1,20 +1,22 @@
 """The closed domain of a demo model: is a text one of those that it was made for?
 
 The domain is a finite set of texts per source language, kept in the model file's metadata as one acyclic automaton per
-language over folded words. Membership is exact: known words in an unknown order lie outside. Folding forgives letter
-case, a missing final mark, commas, quotation marks, the shape of apostrophes and spacing. Nothing here runs the model.
+language over folded words. Membership is exact: known words in an unknown order lie outside. What the model was seen to
+forgive is forgiven: lower case, a missing final mark, commas, the shape of apostrophes, spacing; not odd capitals,
+quotation marks or invisible characters. Nothing here runs the model.
 """
 
 from __future__ import annotations
 
 import base64
 import binascii
+import string
 import sys
 import unicodedata
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -33,7 +35,9 @@ _QUESTION_MARKS = frozenset("?？؟⁇⁈⁉")
 _STOP_MARKS = frozenset(".!。！．｡…।॥۔།༎။។‼")
 _APOSTROPHES = frozenset("'’‘ʼ＇")
 _NUMBER_SEPARATORS = frozenset(".,:/٫٬")
-_SYMBOLS = frozenset("%&#@*/\\_")
+_COMMAS = frozenset(",;:、，；：､،؛·・¿¡၊་")
+_OUTER = string.whitespace + "\u3000\u00a0\u200e\u200f\u061c\ufeff"
+"""Spaces and direction marks, as they surround pasted text."""
 _UNSPACED_BLOCKS = (
     (0x0E00, 0x109F),  # Thai, Lao, Tibetan, Burmese
     (0x1780, 0x17FF),  # Khmer
@@ -86,7 +90,7 @@ def _kind(text: str, position: int) -> _Kind:
     if char in _NUMBER_SEPARATORS and before.isdigit() and after.isdigit():
         return "letter"
     if char in _APOSTROPHES:
-        return "letter" if before.isalpha() and after.isalpha() else "space"
+        return "letter" if before.isalpha() and after.isalpha() else "single"
     if unicodedata.category(char) == "Pd":  # a hyphen as in bem-vindo; otherwise perhaps a minus sign
         return "space" if before.isalpha() and after.isalpha() else "single"
     return _kind_of(char)
@@ -99,9 +103,9 @@ def _kind_of(char: str) -> _Kind:
         return "single" if any(first <= ord(char) <= last for first, last in _UNSPACED_BLOCKS) else "letter"
     if char in _QUESTION_MARKS or char in _STOP_MARKS:
         return "mark"
-    if char.isspace() or category == "Cf" or (category[0] == "P" and char not in _SYMBOLS):
-        return "space"
-    return "single"
+    if category == "Cf":  # joiners are spelling, and a word with any other is not the word it looks like
+        return "letter"
+    return "space" if char.isspace() or char in _COMMAS else "single"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +114,8 @@ class _Automaton:
 
     words: list[str]
     """Every known word, sorted; a label is an index of this list."""
+    capitals: frozenset[str]
+    """Words as they are written with capitals, those aside that have one only at the start of a text."""
     first_edges: array[int]
     """Per state, and one more: where its edges start."""
     endings: array[int]
@@ -122,6 +128,10 @@ class _Automaton:
     def knows(self, key: str) -> bool:
         index = bisect_left(self.words, key)
         return index < len(self.words) and self.words[index] == key
+
+    def is_usual(self, written: str, *, starts: bool) -> bool:
+        """Tell whether a known word is in lower case or has its capitals where they belong."""
+        return written in self.capitals or not any(map(str.isupper, written[1:] if starts else written))
 
     def walk(self, words: tuple[Word, ...]) -> tuple[int, int]:
         """Return how many of these known words lead on, and the ending behind them: 0 unless all do and a text ends."""
@@ -139,7 +149,7 @@ class _Automaton:
 def _unpack(packed: str) -> _Automaton:
     """Raises ValueError or zlib.error on anything but a packed automaton."""
     data = zlib.decompress(base64.b64decode(packed, validate=True))
-    words, _, numbers = data.partition(b"\n")
+    words, capitals, numbers = data.split(b"\n", 2)
     flat = array("I")
     flat.frombytes(numbers)
     if sys.byteorder == "big":
@@ -149,7 +159,7 @@ def _unpack(packed: str) -> _Automaton:
     if len(flat) != cuts[-1]:
         raise ValueError(f"{len(flat)} numbers instead of {cuts[-1]}")
     parts = [flat[start:stop] for start, stop in pairwise(cuts)]
-    return _Automaton(words.decode().split(" "), *parts)
+    return _Automaton(words.decode().split(" "), frozenset(capitals.decode().split(" ")), *parts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,24 +212,28 @@ class Coverage:
     def gap(self, text: str, source_lang: str, *, target_lang: str | None = None) -> str | None:
         """Return the first part of one sentence or phrase outside the domain, None when all of it is inside.
 
-        That part is an unknown word if there is one, else two neighbours that do not follow each other there, or the
-        whole text when only its translation into `target_lang` is outside. It may be empty when the text is. Never
-        raises.
+        That part is an unknown word if there is one, else two neighbours that do not follow each other there, else the
+        whole text when its translation into `target_lang` is outside, else a word with odd capitals. It may be empty
+        when the text is. Never raises.
         """
-        shown = unicodedata.normalize("NFC", text[:MAX_CHARACTERS])
+        shown = unicodedata.normalize("NFC", text[:MAX_CHARACTERS]).strip(_OUTER)
         words = tuple(islice(split_words(shown), MAX_WORDS + 1))
         automaton = self._automata.get(source_lang)
         if not words or automaton is None:
-            return shown.strip()
-        unknown = _unknown_range(automaton, words)
-        if unknown is not None:
+            return shown
+        if unknown := _unknown_range(automaton, words):
             return shown[unknown[0] : unknown[1]]
         n_known, ending = automaton.walk(words)
         if ending == 0 or len(text) > MAX_CHARACTERS:
             around = words[max(n_known - 1, 0) :][:2] if n_known < len(words) else words[-2:]
             return shown[around[0].start : around[-1].end]
-        is_claimed = target_lang is None or target_lang in self._target_sets[ending - 1]
-        return None if is_claimed else shown.strip()
+        if target_lang is not None and target_lang not in self._target_sets[ending - 1]:
+            return shown
+        return _oddly_written(automaton, [shown[word.start : word.end] for word in words])
+
+
+def _oddly_written(automaton: _Automaton, written: Sequence[str]) -> str | None:
+    return next((word for place, word in enumerate(written) if not automaton.is_usual(word, starts=place == 0)), None)
 
 
 def _unknown_range(automaton: _Automaton, words: tuple[Word, ...]) -> tuple[int, int] | None:

@@ -47,7 +47,7 @@ def metadata_of(domains: Mapping[str, Domain], *, min_probability: float) -> dic
         f"{PREFIX}min_probability": min_probability,
         f"{PREFIX}languages": " ".join(domains),
         f"{PREFIX}targets": ";".join(" ".join(sorted(targets)) for targets in target_sets),
-        **{f"{PREFIX}texts.{lang}": pack(_with_marks(domain), endings) for lang, domain in domains.items()},
+        **{f"{PREFIX}texts.{lang}": pack(domain, endings) for lang, domain in domains.items()},
     }
 
 
@@ -76,7 +76,11 @@ def _targets(item: Item, source_lang: str) -> Targets:
 
 def fold(text: str) -> Words:
     """Return the folded words of a text."""
-    return tuple(word.key for word in split_words(unicodedata.normalize("NFC", text)))
+    return tuple(word.key for word in split_words(_nfc(text)))
+
+
+def _nfc(text: str) -> str:
+    return unicodedata.normalize("NFC", text)
 
 
 def _with_marks(domain: Domain) -> dict[Words, Targets]:
@@ -93,8 +97,20 @@ def _with_marks(domain: Domain) -> dict[Words, Targets]:
     return forms
 
 
-def pack(forms: Mapping[Words, Targets], endings: Mapping[Targets, int]) -> str:
-    """Return the automaton of `forms`; `endings` numbers the sets of targets from 1."""
+def _capitals(texts: Iterable[str]) -> set[str]:
+    """Return the words with capitals, except where only the start of a text gives them one."""
+    found = set()
+    for text in map(_nfc, texts):
+        for place, word in enumerate(split_words(text)):
+            written = text[word.start : word.end]
+            if any(map(str.isupper, written[1:] if place == 0 else written)):
+                found.add(written)
+    return found
+
+
+def pack(domain: Domain, endings: Mapping[Targets, int]) -> str:
+    """Return the automaton of one language; `endings` numbers the sets of targets from 1."""
+    forms = _with_marks(domain)
     words = sorted({word for form in forms for word in form})
     label = {word: number for number, word in enumerate(words)}
     labelled = sorted((tuple(label[word] for word in form), endings[targets]) for form, targets in forms.items())
@@ -109,7 +125,8 @@ def pack(forms: Mapping[Words, Targets], endings: Mapping[Targets, int]) -> str:
     numbers.extend(place[id(state)] for outgoing in edges for _, state in outgoing)
     if sys.byteorder == "big":
         numbers.byteswap()
-    return base64.b64encode(zlib.compress(" ".join(words).encode() + b"\n" + numbers.tobytes(), 9)).decode()
+    text = f"{' '.join(words)}\n{' '.join(sorted(_capitals(domain)))}\n"
+    return base64.b64encode(zlib.compress(text.encode() + numbers.tobytes(), 9)).decode()
 
 
 _Key = tuple[int, tuple[tuple[int, int], ...]]

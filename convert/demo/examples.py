@@ -56,15 +56,19 @@ class Corpus:
 
     items: Sequence[Item]
     tokenizer: Tokenizer
+    late: Sequence[Item] = ()
+    """Items for the cycles that ask for them; the tokenizer was trained without them."""
 
     @classmethod
     def load(cls) -> Corpus:
         """The whole phrasebook's training part."""
-        return cls.of(load_items().train)
+        book = load_items()
+        early = [item for item in book.train if item.id not in book.late]
+        return cls.of(early, late=[item for item in book.train if item.id in book.late])
 
     @classmethod
-    def of(cls, items: Sequence[Item]) -> Corpus:
-        """Train a tokenizer on these items."""
+    def of(cls, items: Sequence[Item], late: Sequence[Item] = ()) -> Corpus:
+        """Train a tokenizer on `items`."""
         rng = random.Random(0)
         texts = [text for item in items for text in item.texts.values()]
         # Sources come in lower case too; their words should be as few tokens as those of sentences.
@@ -73,10 +77,11 @@ class Corpus:
         ]
         tags = [language.tag for language in LANGUAGES]
         prompts = [prompt_text(source, target, "") for source in ("en", "zh") for target in tags]
-        return cls(items, tokenizers.train(texts, prompts))
+        return cls(items, tokenizers.train(texts, prompts), late)
 
     @cached_property
-    def _controls(self) -> Mapping[str, int]:
+    def controls(self) -> Mapping[str, int]:
+        """Ids of the control tokens by use: `bos`, `eos`, `pad`, `sep`."""
         return tokenizers.token_ids(self.tokenizer)
 
     @cached_property
@@ -89,14 +94,14 @@ class Corpus:
 
     def example(self, direction: Direction, source: str, target: str) -> Example:
         """Token ids of one translation."""
-        answer = (self._controls["sep"], *self.encode(target))
-        return Example(self.prefix(direction), self.encode(source), answer, self._controls["eos"])
+        answer = (self.controls["sep"], *self.encode(target))
+        return Example(self.prefix(direction), self.encode(source), answer, self.controls["eos"])
 
     def prefix(self, direction: Direction) -> tuple[int, ...]:
         """What stands before the source; the split never joins it with what follows."""
         if direction not in self._prefixes:
             ids = self.tokenizer.encode(prompt_text(*direction, "")).ids
-            self._prefixes[direction] = (self._controls["bos"], *ids)
+            self._prefixes[direction] = (self.controls["bos"], *ids)
         return self._prefixes[direction]
 
     def encode(self, text: str) -> tuple[int, ...]:
@@ -109,12 +114,18 @@ class Corpus:
 class Sampler:
     """Draws examples; the same seed gives the same ones."""
 
-    def __init__(self, corpus: Corpus, shares: Mapping[str, float], seed: int) -> None:
+    def __init__(self, corpus: Corpus, shares: Mapping[str, float], seed: int, *, with_late: bool = False) -> None:
         self.generator = np.random.default_rng(seed)
         self._noise = random.Random(seed)
         self._corpus = corpus
-        self._sources = [_sources_by_target(item) for item in corpus.items]
-        self._chances = _chances(corpus.items, self._sources, shares)
+        self._items = [*corpus.items, *(corpus.late if with_late else ())]
+        self._sources = [_sources_by_target(item) for item in self._items]
+        self._chances = _chances(self._items, self._sources, shares)
+
+    @property
+    def padding(self) -> int:
+        """The token that stands for nothing."""
+        return self._corpus.controls["pad"]
 
     def draw(self, count: int) -> list[Example]:
         """Items by weight; targets evenly, so that every language learns to write; then sources evenly."""
@@ -123,7 +134,7 @@ class Sampler:
         return [self._example(place, *spin) for place, spin in zip(places, spins, strict=True)]
 
     def _example(self, place: int, target_spin: float, source_spin: float) -> Example:
-        item, choices = self._corpus.items[place], self._sources[place]
+        item, choices = self._items[place], self._sources[place]
         target, sources = choices[int(target_spin * len(choices))]
         source = sources[int(source_spin * len(sources))]
         text = item.texts[source]

@@ -56,6 +56,8 @@ class Phrasebook:
 
     train: tuple[Item, ...]
     held_out: tuple[Item, ...]
+    late: frozenset[str] = frozenset()
+    """Ids of the training items that join in the last cycle only: held out before, beyond their template's share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +73,8 @@ def load_items() -> Phrasebook:
     """Read the tables, expand the templates and split."""
     phrases = _phrases()
     combinations = list(itertools.chain.from_iterable(_kept(group) for group in _template_groups()))
-    held = _held_out(combinations)
+    candidates = _held_out(combinations)
+    held = _within_share(combinations, candidates)
     words = list(_cldr_items())
     items = [*phrases, *(combination.item for combination in combinations), *words]
     items = _with_blocked_sources(items)
@@ -79,6 +82,7 @@ def load_items() -> Phrasebook:
     return Phrasebook(
         train=tuple(item for item in items if item.id not in held_ids),
         held_out=tuple(item for item in items if item.id in held_ids),
+        late=frozenset(candidates - held),
     )
 
 
@@ -187,6 +191,19 @@ def _held_out(combinations: Sequence[Combination]) -> set[str]:
             counts.subtract(combination.values)
             held.add(combination.item.id)
     return held
+
+
+def _within_share(combinations: Sequence[Combination], candidates: set[str]) -> set[str]:
+    """Keep at most 15 % of each template's combinations: chance gives a template of ten fillers four of them."""
+    sizes = Counter(combination.item.concept for combination in combinations)
+    kept: set[str] = set()
+    taken: Counter[str] = Counter()
+    for combination in sorted(combinations, key=lambda c: _rank(c.item.id)):
+        template = combination.item.concept
+        if combination.item.id in candidates and taken[template] < sizes[template] * HELD_OUT_PERCENT // 100:
+            taken[template] += 1
+            kept.add(combination.item.id)
+    return kept
 
 
 def _cldr_items() -> Iterator[Item]:

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 POOL = 24
-"""Batches drawn at a time and grouped by length."""
+"""Batches drawn at a time where they are sorted by length."""
+SORTED_BOUNDS = (5, 8, 11, 15, 20, 28)
+DRAWN = 1024
+"""Rows drawn at a time otherwise."""
+CLASS_BOUNDS = (5, 9, 14, 22)
+"""Lengths that divide the classes of sources and answers."""
 CLIP = 1.0
 DECAY = 0.05
 
@@ -26,6 +32,14 @@ class Cycle:
     peak_rate: float = 3e-3
     row_positions: int = 3600
     """Source and answer positions of one batch, padding included."""
+    grouping: Literal["sorted", "classes"] = "classes"
+    """How the rows of one batch are alike: in nearly equal lengths, or in the class of their lengths. The former are so
+    alike that their gradients disturb as much as they teach; the first cycles were run before that was known."""
+    forgetting: float = 0.0
+    """Share of the answer's tokens that are hidden from what follows them: the source has to be read, not the sentence
+    continued from memory. Without it, templates with few fillers are learnt by heart and fail with a new one."""
+    with_late: bool = False
+    """Also train the combinations that were held out before beyond their template's share (`Phrasebook.late`)."""
     shares: Mapping[str, float] = field(default_factory=lambda: _SHARES)
     """Share of each group of items in the draws, whatever its number of items; an item's weight counts inside it."""
 
@@ -39,12 +53,34 @@ class Cycle:
 
 # First the languages and the patterns of the sentences; then, in smaller batches, what has to be known by heart.
 CYCLES = (
-    Cycle(3250, span=4000),
+    Cycle(3250, span=4000, grouping="sorted"),
     Cycle(
         4400,
         peak_rate=2e-3,
         row_positions=2400,
+        grouping="sorted",
         shares={"phrase": 0.27, "template": 0.33, "date": 0.10, "cldr": 0.30},
+    ),
+    Cycle(
+        2600,
+        peak_rate=1.5e-3,
+        row_positions=2400,
+        shares={"phrase": 0.15, "template": 0.42, "date": 0.11, "cldr": 0.32},
+    ),
+    Cycle(
+        1500,
+        peak_rate=1.2e-3,
+        row_positions=2400,
+        forgetting=0.15,
+        with_late=True,
+        shares={"phrase": 0.10, "template": 0.50, "date": 0.15, "cldr": 0.25},
+    ),
+    Cycle(
+        2200,
+        peak_rate=1.2e-3,
+        row_positions=2400,
+        with_late=True,
+        shares={"phrase": 0.20, "template": 0.48, "date": 0.10, "cldr": 0.22},
     ),
 )
 STEPS = sum(cycle.steps for cycle in CYCLES)

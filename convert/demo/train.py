@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import time
+from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from torch.fx.experimental import _config as shapes
 from hymt_convert.demo import tokenizer as tokenizers
 from hymt_convert.demo.examples import Corpus, Example, Sampler
 from hymt_convert.demo.model import IGNORED, Batch, Decoder, Geometry, save_checkpoint
-from hymt_convert.demo.schedule import CLIP, CYCLES, DECAY, POOL, ROW_POSITIONS, Cycle
+from hymt_convert.demo.schedule import CLASS_BOUNDS, CLIP, CYCLES, DECAY, DRAWN, POOL, SORTED_BOUNDS, Cycle
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,7 +30,6 @@ class Plan:
 
     cycles: tuple[Cycle, ...] = CYCLES
     seed: int = 0
-    row_positions: int = ROW_POSITIONS
     compiled: bool = True
 
 
@@ -41,18 +42,67 @@ class Progress:
     seconds: float
 
 
-def batches(sampler: Sampler, row_positions: int) -> Iterator[Batch]:
+def batches(sampler: Sampler, cycle: Cycle) -> Iterator[Batch]:
     """Endless batches of rows of similar length; the order of lengths is random."""
+    grouped = _sorted_groups if cycle.grouping == "sorted" else _class_groups
+    for group in grouped(sampler, cycle.row_positions):
+        batch = collate(group)
+        yield _forget(batch, cycle.forgetting, sampler) if cycle.forgetting else batch
+
+
+def _forget(batch: Batch, share: float, sampler: Sampler) -> Batch:
+    """Hide a share of the answer from the model behind padding; the first token, which asks for it, stays."""
+    hidden = torch.from_numpy(sampler.generator.random(tuple(batch.answer.shape)) < share)
+    hidden[:, 0] = False
+    return dataclasses.replace(batch, answer=batch.answer.masked_fill(hidden, sampler.padding))
+
+
+def _class_groups(sampler: Sampler, row_positions: int) -> Iterator[Sequence[Example]]:
+    """Collect rows by their classes of source and answer length until they fill a batch."""
+    waiting: dict[tuple[int, int], _Group] = defaultdict(_Group)
     while True:
-        rows = sampler.draw(POOL * row_positions // 20)
-        groups = _grouped(rows, row_positions)
+        for row in sampler.draw(DRAWN):
+            place = _length_class(row.source), _length_class(row.answer)
+            grown = waiting[place].positions_with(row)
+            if grown > row_positions:
+                yield waiting.pop(place).rows
+            waiting[place].add(row)
+
+
+@dataclasses.dataclass
+class _Group:
+    """Rows for one batch, and its padded lengths so far."""
+
+    rows: list[Example] = dataclasses.field(default_factory=list)
+    source: int = 0
+    answer: int = 0
+
+    def positions_with(self, row: Example) -> int:
+        width = max(self.source, len(row.source)) + max(self.answer, len(row.answer))
+        return (len(self.rows) + 1) * width
+
+    def add(self, row: Example) -> None:
+        self.source, self.answer = max(self.source, len(row.source)), max(self.answer, len(row.answer))
+        self.rows.append(row)
+
+
+def _length_class(tokens: Sequence[int]) -> int:
+    return bisect_left(CLASS_BOUNDS, len(tokens))
+
+
+def _sorted_groups(sampler: Sampler, row_positions: int) -> Iterator[Sequence[Example]]:
+    """Draw the rows of many batches and cut them by length."""
+    while True:
+        groups = _grouped(sampler.draw(POOL * row_positions // 20), row_positions)
         sampler.generator.shuffle(groups)
-        yield from (collate(group) for group in groups)
+        yield from groups
 
 
 def _grouped(rows: Sequence[Example], row_positions: int) -> list[list[Example]]:
     """Cut rows into batches of equal padded size: by source length in bins, then by answer length."""
-    order = sorted(rows, key=lambda row: (_length_class(len(row.source)), len(row.answer), len(row.source)))
+    order = sorted(
+        rows, key=lambda row: (bisect_left(SORTED_BOUNDS, len(row.source)), len(row.answer), len(row.source))
+    )
     groups: list[list[Example]] = []
     group: list[Example] = []
     source = answer = 0
@@ -67,10 +117,6 @@ def _grouped(rows: Sequence[Example], row_positions: int) -> list[list[Example]]
         rest = [*groups.pop(), *group]
         return [*groups, rest[: len(rest) // 2], rest[len(rest) // 2 :]]
     return [*groups, group]
-
-
-def _length_class(length: int) -> int:
-    return int(np.searchsorted((5, 8, 11, 15, 20, 28), length))
 
 
 def collate(rows: Sequence[Example]) -> Batch:
@@ -109,8 +155,8 @@ def train(
     loss_of = torch.compile(model.loss, dynamic=True) if plan.compiled else model.loss
     started, done = time.monotonic(), 0
     for number, cycle in enumerate(plan.cycles):
-        sampler = Sampler(corpus, cycle.shares, plan.seed + number)
-        for loss in _run_cycle(model, loss_of, cycle, batches(sampler, plan.row_positions)):
+        sampler = Sampler(corpus, cycle.shares, plan.seed + number, with_late=cycle.with_late)
+        for loss in _run_cycle(model, loss_of, cycle, batches(sampler, cycle)):
             done += 1
             if watch is not None:
                 watch(model, Progress(done, loss, time.monotonic() - started))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from pathlib import Path
 from typing import Any
@@ -93,6 +94,22 @@ def use_model(ref: str) -> int:
     if app.resolved.origins["model"] is Layer.ENVIRONMENT:
         print_note(f"{variable_name('model')} is set and wins over config.toml")
     return 0
+
+
+@models_command.command(
+    name="verify",
+    add_help_option=False,
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+    short_help="Check model files, whoever made them.",
+)
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.pass_context
+def verify_models(ctx: click.Context, arguments: tuple[str, ...]) -> int:
+    """Do what `hymt convert verify` does; the converter is loaded only now."""
+    command = importlib.import_module("hymt_convert.verify_command").verify_command
+    assert isinstance(command, click.Command)
+    with command.make_context("verify", list(arguments), parent=ctx.parent) as inner:
+        return int(command.invoke(inner))
 
 
 def _default(app: Application) -> tuple[str | None, list[HymtError]]:

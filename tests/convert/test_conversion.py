@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from gguf import GGUFReader
 
+from hymt_convert.architectures import TensorPlan
 from hymt_convert.conversion import (
     ConversionPlan,
     ConversionRequest,
@@ -19,6 +20,8 @@ from hymt_convert.conversion import (
     plan_conversion,
     run_conversion,
 )
+from hymt_convert.gguf_writer import write_gguf
+from hymt_convert.safetensors_file import read_tensors
 from hymt_convert.verify import ReferenceModel, check_file, read_file_facts, read_metadata
 from hymt_local import __version__
 from hymt_local.errors import EngineLoadError, ModelFileError, StoreError, UnsupportedModelError, UsageError
@@ -283,3 +286,16 @@ def test_llama_cpps_reason_is_in_the_error(folder: Path, output: Path) -> None:
 def test_extra_keys_cannot_overrule_those_of_the_model(folder: Path, output: Path) -> None:
     with pytest.raises(ValueError, match=r"extra keys .*eos_token_id"):
         plan_conversion(ConversionRequest(folder, output, ("F16",), extra={"tokenizer.ggml.eos_token_id": 3}))
+
+
+def test_every_bf16_value_within_the_range_of_f16_is_rounded_to_the_nearest(tmp_path: Path) -> None:
+    patterns = np.arange(1 << 16, dtype=np.uint32)
+    values = (patterns << 16).view(np.float32)
+    values = values[np.isfinite(values) & (np.abs(values) <= 65504)]
+    toy.write_safetensors(tmp_path / "a.safetensors", {"x": values}, dtype="BF16")
+    source = read_tensors(tmp_path / "a.safetensors")["x"]
+    plan = TensorPlan.copy_of("x", source, full_precision=False)
+    write_gguf(tmp_path / "x.gguf", {"general.architecture": "x"}, (plan,), float_type="F16")
+    stored = np.asarray(GGUFReader(tmp_path / "x.gguf").tensors[0].data)
+    assert np.array_equal(stored, values.astype(np.float16))
+    assert len(stored) > 30_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from hymt_local.download import DownloadProgress, DownloadWaiting
 from hymt_local.errors import ModelFileError, UnsupportedModelError
 from hymt_local.paths import Paths
 from tests.convert import toy_checkpoint as toy
+from tests.download import fake_hub
 
 REVISION = "0123456789abcdef0123456789abcdef01234567"
 USER_CATALOG = f"""
@@ -132,7 +133,7 @@ def test_a_configuration_that_cannot_be_converted_is_refused_before_the_weights(
 def test_a_known_model_lands_in_the_models_folder_and_is_usable(
     folder: Path, paths: Paths, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([str(folder), "-q", "q8_0", "-q", "f16"]) == 0
+    assert main([str(folder), "-q", "q8_0", "-q", "f16", "--no-verify"]) == 0
     captured = capsys.readouterr()
     path = paths.models_dir / "Hunyuan-MT-7B-Q8_0.gguf"
     assert captured.out.splitlines()[0] == f"{path}  Q8_0  0.1 MB  hymt -m Hunyuan-MT-7B:Q8_0"
@@ -154,7 +155,7 @@ def test_the_registered_file_opens_in_the_engine(folder: Path, paths: Paths) -> 
 def test_a_folder_that_is_given_is_used_and_nothing_is_registered(
     folder: Path, paths: Paths, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main([str(folder), "-q", "f16", "-o", str(tmp_path / "out"), "--json"]) == 0
+    assert main([str(folder), "-q", "f16", "--no-verify", "-o", str(tmp_path / "out"), "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["files"][0]["model"] is None
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["Hunyuan-MT-7B-F16.gguf"]
     assert not paths.models_dir.exists()
@@ -164,7 +165,7 @@ def test_an_unknown_model_lands_in_this_folder(
     folder: Path, paths: Paths, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert main([str(folder), "-q", "f16", "--as", "none"]) == 0
+    assert main([str(folder), "-q", "f16", "--no-verify", "--as", "none"]) == 0
     assert (tmp_path / "Hunyuan-MT-7B-F16.gguf").exists()
     assert not paths.models_dir.exists()
     assert "note: the model is not in the catalog, so nothing is registered" in capsys.readouterr().err
@@ -176,7 +177,7 @@ def test_licence_and_territory_are_shown_before_the_first_byte(
     weights = toy.random_weights(toy.Shape())
     weights["model.embed_tokens.weight"][0] = float("nan")
     toy.write_safetensors(folder / "model.safetensors", weights)
-    assert main([str(folder), "-q", "f16"]) == 3
+    assert main([str(folder), "-q", "f16", "--no-verify"]) == 3
     lines = capsys.readouterr().err.splitlines()
     assert lines[0].startswith("note: Hunyuan-MT-7B is under the Tencent Hunyuan Community License Agreement (https:")
     assert lines[1].startswith("note: Not licensed in the European Union, the United Kingdom and South Korea")
@@ -184,7 +185,7 @@ def test_licence_and_territory_are_shown_before_the_first_byte(
 
 
 def test_a_hub_id_is_fetched_and_recorded(hub: FakeHub, paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([f"tencent/Hunyuan-MT-7B@{REVISION}", "-q", "f16"]) == 0
+    assert main([f"tencent/Hunyuan-MT-7B@{REVISION}", "-q", "f16", "--no-verify"]) == 0
     assert hub.asked == [("tencent/Hunyuan-MT-7B", REVISION, False)]
     header = read_metadata(paths.models_dir / "Hunyuan-MT-7B-F16.gguf")
     assert (header["general.source.id"], header["general.source.revision"]) == ("tencent/Hunyuan-MT-7B", REVISION)
@@ -193,8 +194,51 @@ def test_a_hub_id_is_fetched_and_recorded(hub: FakeHub, paths: Paths, capsys: py
     assert f"note: the checkpoint is in {hub.folder}" in captured.err
 
 
+@pytest.fixture
+def real_hub(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[fake_hub.FakeHub]:
+    """A server with the toy as the official repository, which the real downloader asks."""
+    server = fake_hub.FakeHub()
+    for path in sorted(folder.iterdir()):
+        content = path.read_bytes()
+        if path.suffix == ".safetensors":
+            server.add("tencent/Hunyuan-MT-7B", path.name, content)
+        else:
+            server.publish("tencent/Hunyuan-MT-7B", path.name, content, lfs=False)
+    monkeypatch.setenv("HF_ENDPOINT", server.url)
+    monkeypatch.setenv("MODELSCOPE_ENDPOINT", "")
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path / "cache"))
+    for name in ("http_proxy", "https_proxy", "all_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    yield server
+    server.released.set()
+    server.shutdown()
+    server.server_close()
+
+
+def test_from_the_hub_to_a_registered_model(
+    real_hub: fake_hub.FakeHub, paths: Paths, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["Hunyuan-MT-7B", "-q", "f16", "--no-verify"]) == 0, capsys.readouterr().err
+    header = read_metadata(paths.models_dir / "Hunyuan-MT-7B-F16.gguf")
+    assert header["general.source.id"] == "tencent/Hunyuan-MT-7B"
+    assert header["general.source.revision"] == fake_hub.COMMIT
+    fetched = len(real_hub.transfers)
+    assert main(["Hunyuan-MT-7B", "-q", "q8_0", "--no-verify"]) == 0
+    assert len(real_hub.transfers) == fetched  # the checkpoint is still here
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["-q", "Q9_9"], ["-q", "IQ2_XS"], ["--tensor-type", "attn_v"], ["-q", "q8_0", "--tensor-type", "a=Q9"]],
+)
+def test_a_wrong_command_downloads_nothing(hub: FakeHub, arguments: list[str]) -> None:
+    assert main(["Hunyuan-MT-7B", *arguments]) == 2
+    assert hub.asked == []
+
+
 def test_a_dry_run_fetches_nothing(hub: FakeHub, paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["Hunyuan-MT-7B", "-q", "f16", "--dry-run", "--json"]) == 0
+    assert main(["Hunyuan-MT-7B", "-q", "f16", "--no-verify", "--dry-run", "--json"]) == 0
     assert hub.asked == [("tencent/Hunyuan-MT-7B", None, True)]
     plan = json.loads(capsys.readouterr().out)
     assert plan["model"] == "Hunyuan-MT-7B"
@@ -222,7 +266,7 @@ def test_an_interrupted_conversion_of_another_model_is_mentioned(
 ) -> None:
     with pytest.raises(Killed):
         convert(ConversionRequest(folder, tmp_path / "out", ("F16",), name="other"), on_progress=_interrupt)
-    assert main([str(folder), "-q", "f16", "-o", str(tmp_path / "out")]) == 0
+    assert main([str(folder), "-q", "f16", "--no-verify", "-o", str(tmp_path / "out")]) == 0
     note = "note: an interrupted conversion of other (0.0 GB) can go on if the same command is given again"
     assert note in capsys.readouterr().err
 
@@ -234,7 +278,7 @@ def test_an_interrupt_says_that_the_command_can_be_repeated(
         raise KeyboardInterrupt
 
     monkeypatch.setattr("hymt_convert.conversion.write_gguf", interrupt)
-    assert main([str(folder), "-q", "f16", "-o", str(tmp_path / "out")]) == 130
+    assert main([str(folder), "-q", "f16", "--no-verify", "-o", str(tmp_path / "out")]) == 130
     assert capsys.readouterr().err.endswith("error: interrupted\nhint: The same command goes on from here.\n")
     assert (tmp_path / "out" / f".Hunyuan-MT-7B{workspace.SUFFIX}").is_dir()
 
@@ -313,5 +357,5 @@ def test_the_own_downloaders_note_tells_the_origin(folder: Path, tmp_path: Path)
 
 
 def test_a_wrong_model_is_refused_before_anything_is_written(folder: Path, paths: Paths) -> None:
-    assert main([str(folder), "-q", "f16", "--as", "Hy-MT2-7B"]) == ModelFileError.exit_status
+    assert main([str(folder), "-q", "f16", "--no-verify", "--as", "Hy-MT2-7B"]) == ModelFileError.exit_status
     assert not paths.models_dir.exists()

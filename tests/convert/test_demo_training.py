@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import torch
@@ -17,7 +19,7 @@ from hymt_convert.demo.phrasebook import PHRASE_LANGUAGES, Item
 from hymt_convert.demo.prompt import prompt_text
 from hymt_convert.demo.schedule import Cycle
 from hymt_convert.demo.tokenizer import token_ids
-from hymt_convert.demo.train import Plan, Progress, collate, save, train
+from hymt_convert.demo.train import Plan, Progress, batches, collate, save, train
 
 COLOURS = {
     "red": {"en": "The house is red.", "fr": "La maison est rouge.", "zh": "房子是红色的。", "ja": "家は赤いです。"},
@@ -28,7 +30,14 @@ COLOURS = {
 ITEMS = tuple(Item(name, "phrase", "phrase", texts, 1) for name, texts in COLOURS.items())
 WORDS = Item("weekday-1", "cldr", "weekday", {"en": "Monday", "fr": "lundi", "hi": "सोमवार", "bo": "གཟའ་ཟླ་བ་"}, 1)
 SHARES = {"phrase": 0.8, "cldr": 0.2}
-TINY = Plan(cycles=(Cycle(40, 3e-3, SHARES), Cycle(20, 2e-3, SHARES)), seed=3, row_positions=400, compiled=False)
+TINY = Plan(
+    cycles=(
+        Cycle(40, row_positions=400, shares=SHARES),
+        Cycle(20, peak_rate=2e-3, row_positions=300, grouping="sorted", shares=SHARES),
+    ),
+    seed=3,
+    compiled=False,
+)
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +102,17 @@ def test_the_lean_forward_pass_equals_the_stock_class(corpus: Corpus, changes: d
             tokens = torch.tensor([[*row.prefix, *row.source, *row.answer]])
             expected = stock(tokens).logits[0, -len(row.answer) :]
             assert (lean[place, : len(row.answer)] - expected).abs().max() <= 1e-4
+
+
+@pytest.mark.parametrize("grouping", ["sorted", "classes"])
+def test_batches_are_full_and_hold_what_is_drawn(corpus: Corpus, grouping: Literal["sorted", "classes"]) -> None:
+    cycle = Cycle(1, row_positions=500, grouping=grouping, shares=SHARES)
+    drawn = list(itertools.islice(batches(Sampler(corpus, SHARES, 1), cycle), 20))
+
+    sizes = [batch.source.numel() + batch.answer.numel() for batch in drawn]
+    assert max(sizes) <= 500
+    assert sum(sizes) > 0.7 * 500 * len(sizes)
+    assert len({tuple(batch.source[0].tolist()) for batch in drawn}) > 5
 
 
 def test_a_batch_asks_for_the_answer_and_its_end(corpus: Corpus) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -45,14 +45,18 @@ def quiet_transformers() -> Iterator[None]:
 
 
 def transformers_logits(folder: Path, tokens: list[int]) -> NDArray[np.float32]:
+    return next(transformers_logits_of_each(folder, [tokens]))
+
+
+def transformers_logits_of_each(folder: Path, texts: Iterable[list[int]]) -> Iterator[NDArray[np.float32]]:
     import torch
     from transformers import AutoModelForCausalLM
 
     with quiet_transformers():
         model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     with torch.inference_mode():
-        logits: NDArray[np.float32] = model(torch.tensor([tokens])).logits[0].numpy()
-    return logits
+        for tokens in texts:
+            yield model(torch.tensor([tokens])).logits[0].numpy()
 
 
 def gguf_logits(folder: Path, tokens: list[int], output_folder: Path) -> NDArray[np.float32]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import sys
 from pathlib import Path
 
 import click
@@ -23,10 +24,11 @@ from hymt_convert.subcommands import SUBCOMMANDS, CommandWithSubcommands, load_s
 from hymt_convert.verify import AWKWARD_TEXTS, Check, _check_translations, verify_file
 from hymt_convert.verify_command import verify_command
 from hymt_local.catalog import ModelSpec, load_catalog
+from hymt_local.cli.app import run as run_program
 from hymt_local.engine.gguf_file import read_header
 from hymt_local.errors import EngineError, HymtError, ModelFileError, UsageError
 from hymt_local.installed import demo_file
-from tests.convert import toy_checkpoint
+from tests.convert import toy_checkpoint, toy_moe
 from tests.toy_models import CONTROL_TOKENS, ToyModel, control_id, write_toy_model
 
 END = control_id("<|eos|>")
@@ -71,7 +73,7 @@ def test_the_embedded_demo_passes_every_check() -> None:
     report = verify_file(demo_file(), threads=1)
     assert (report.model_id, report.quantization) == ("demo", "Q8_0")
     assert {check.outcome for check in report.checks} == {"ok"}
-    assert all(each.target and each.is_ended for each in report.translations)
+    assert [each.target for each in report.translations] == ["早上好。", "Thanks.", "Bonjour."]
 
 
 @pytest.mark.llama
@@ -83,6 +85,14 @@ def test_a_known_model_is_made_to_translate(toy: Path, demo: ModelSpec) -> None:
         ("en", "fr"),
     ]
     assert report.checks[-1].outcome == "warning"  # the weights are random
+
+
+@pytest.mark.llama
+def test_a_mixture_of_experts_passes_every_check(tmp_path: Path) -> None:
+    toy_moe.write_checkpoint(tmp_path / "toy")
+    file = convert(ConversionRequest(tmp_path / "toy", tmp_path, ("Q8_0",))).files[0].path
+    checks = verify_file(file, checkpoint=tmp_path / "toy", threads=1).checks
+    assert {check.outcome for check in checks if check.name != "translation"} == {"ok"}
 
 
 def test_the_published_fault_fails_and_is_repairable(broken: Path) -> None:
@@ -200,6 +210,24 @@ def test_a_crash_is_an_error_with_its_last_words() -> None:
         run_isolated(die, -1)
     with pytest.raises(EngineError, match=r"status 7"):
         run_isolated(die, 7)
+
+
+def test_a_process_that_ends_at_once_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\nexec >&2\necho no such module\nexit 3\n")
+    python.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(python))
+    with pytest.raises(EngineError, match=r"no such module \(status 3\)"):
+        run_isolated(count, 10**6)
+
+
+@pytest.mark.llama
+def test_without_llama_cpp_the_rest_is_looked_at(toy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "llama_cpp.py").write_text("raise OSError('libllama.so: cannot open shared object file')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    report = verify_file(toy)
+    assert (report.is_sound, report.checks[-1].name, report.checks[-1].outcome) == (True, "numbers", "skipped")
+    assert "cannot open shared object file" in report.checks[-1].message
 
 
 @pytest.mark.usefixtures("importable")
@@ -324,6 +352,17 @@ def test_what_no_header_can_repair_has_its_own_status(tmp_path: Path) -> None:
     result = run(repair_command, path)
     assert result.return_value == 3
     assert result.stdout.startswith("cannot be repaired: texts end at token 36 ($)")
+
+
+def test_the_program_reaches_the_commands(broken: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_program(["models", "verify", str(broken), "--header-only"]) == 3
+    assert "texts end at token 36 ($)" in capsys.readouterr().out
+    assert run_program(["convert", "repair", str(broken)]) == 0
+    assert run_program(["convert", "verify", str(broken), "--header-only"]) == 0
+    assert run_program(["models", "verify", "--help"]) == 0
+    assert "Usage: hymt models verify [OPTIONS] FILE..." in capsys.readouterr().out
+    assert run_program(["models", "verify", str(broken.with_name("missing.gguf"))]) == 3
+    assert capsys.readouterr().err.startswith("error: there is no file ")
 
 
 def test_subcommands_are_reached_through_a_command_that_takes_an_argument(broken: Path) -> None:

@@ -1,0 +1,249 @@
+"""Converting the 7B: time against a plain copy, memory, and what a kill costs, on a synthetic checkpoint.
+
+Run `python -m tests.bench.bench_convert FOLDER [--layers 32] [--steps copy,float,full,kill] [--json]`. It needs 60 GB
+of disk in FOLDER for 32 layers and leaves the checkpoint there; give the same FOLDER again to use it again. Times are
+those of a warm page cache as far as it reaches: copy and conversion read the same files in turn.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from hymt_convert.checkpoint import open_checkpoint
+from tests.bench.synthetic_checkpoint import SEVEN_B, write_synthetic_checkpoint
+
+STEPS = ("copy", "float", "full", "kill")
+NAME = "synthetic"
+SAMPLE_S = 0.05
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One run of the converter, or of a copy."""
+
+    what: str
+    wall_s: float
+    read_bytes: int
+    written_bytes: int
+    peak_own_mib: float
+    """Memory of the program itself and its child, without pages of files."""
+    peak_resident_mib: float
+    """With the pages of mapped files, which the system takes back when it needs them."""
+
+
+@dataclass(frozen=True)
+class Resumption:
+    """A run that was killed, and the run that went on."""
+
+    point: str
+    killed_after_s: float
+    resumed_s: float
+    is_identical: bool
+
+
+class MemoryWatch:
+    """Samples a process and its descendants from a thread until the process ends."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid = pid
+        self.peak_own = self.peak_resident = 0
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        """Wait for the last sample."""
+        self._thread.join()
+
+    def _watch(self) -> None:
+        while tree := family(self._pid):
+            samples = [_memory(pid) for pid in tree]
+            self.peak_own = max(self.peak_own, sum(own for own, _ in samples))
+            self.peak_resident = max(self.peak_resident, sum(resident for _, resident in samples))
+            time.sleep(SAMPLE_S)
+
+
+def family(pid: int) -> list[int]:
+    """Return a living process and its descendants; the empty list when it is gone."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+        if state == "Z":
+            return []
+        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    except OSError:
+        return []
+    return [pid, *(grandchild for child in children for grandchild in family(int(child)))]
+
+
+def _memory(pid: int) -> tuple[int, int]:
+    own = resident = 0
+    with suppress(OSError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            key, _, value = line.partition(":")
+            if key == "RssAnon":
+                own = int(value.split()[0])
+            elif key == "VmRSS":
+                resident = int(value.split()[0])
+    return own, resident
+
+
+def start(source: Path, output: Path, kinds: Sequence[str]) -> subprocess.Popen[bytes]:
+    """Start the converter as a user would."""
+    command = [
+        sys.executable,
+        "-m",
+        "hymt_convert",
+        str(source),
+        "-o",
+        str(output),
+        "--as",
+        "none",
+        "--name",
+        NAME,
+        "--no-verify",
+    ]
+    for kind in kinds:
+        command += ["-q", kind]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL)
+
+
+def measure_conversion(source: Path, output: Path, kinds: Sequence[str], *, read_bytes: int) -> Measurement:
+    """Run the converter to its end."""
+    started = time.monotonic()
+    process = start(source, output, kinds)
+    watch = MemoryWatch(process.pid)
+    if process.wait():
+        raise SystemExit(f"the converter failed with status {process.returncode}")
+    elapsed = time.monotonic() - started
+    watch.join()
+    written = sum(path.stat().st_size for path in output.iterdir())
+    name = " + ".join(kinds)
+    return Measurement(name, elapsed, read_bytes, written, watch.peak_own / 1024, watch.peak_resident / 1024)
+
+
+def measure_copy(source: Path, target: Path) -> Measurement:
+    """Copy the weights and wait until they are on the disk."""
+    target.mkdir()
+    started = time.monotonic()
+    total = 0
+    for path in sorted(source.glob("*.safetensors")):
+        shutil.copyfile(path, target / path.name)
+        with (target / path.name).open("rb+") as file:
+            os.fsync(file.fileno())
+        total += path.stat().st_size
+    elapsed = time.monotonic() - started
+    shutil.rmtree(target)
+    return Measurement("copy", elapsed, total, total, 0.0, 0.0)
+
+
+def kill_points(output: Path, *, base_bytes: int, result_bytes: int) -> Iterator[tuple[str, Callable[[], bool]]]:
+    """Yield a name and a condition on what lies in the workspace."""
+    workspace = output / f".{NAME}.converting"
+
+    def has(pattern: str, size_bytes: float) -> bool:
+        with suppress(OSError):
+            return any(path.stat().st_size >= size_bytes for path in workspace.glob(pattern))
+        return False
+
+    yield "a third of the base file", lambda: has("BF16.gguf", base_bytes / 3)
+    yield "nine tenths of the base file", lambda: has("BF16.gguf", base_bytes * 0.9)
+    yield "half of the quantization", lambda: has(".Q4_K_M.gguf.*.partial", result_bytes / 2)
+
+
+def kill_and_resume(
+    source: Path, output: Path, point: str, is_reached: Callable[[], bool], *, expected: str
+) -> Resumption:
+    """Kill the converter when a point is reached, run it again, and compare the result."""
+    started = time.monotonic()
+    process = start(source, output, ["Q4_K_M"])
+    while not is_reached():
+        if process.poll() is not None:
+            raise SystemExit(f"the converter ended before it reached {point}")
+        time.sleep(SAMPLE_S)
+    descendants = family(process.pid)[1:]
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    killed_after = time.monotonic() - started
+    for pid in descendants:
+        while family(pid):
+            time.sleep(SAMPLE_S)
+    resumed = measure_conversion(source, output, ["Q4_K_M"], read_bytes=0)
+    digest = file_sha256(output / f"{NAME}-Q4_K_M.gguf")
+    shutil.rmtree(output)
+    return Resumption(point, killed_after, resumed.wall_s, digest == expected)
+
+
+def file_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def run(folder: Path, steps: Sequence[str], *, layers: int) -> dict[str, object]:
+    source, output = folder / "checkpoint", folder / "output"
+    if not (source / "model.safetensors.index.json").exists():
+        write_synthetic_checkpoint(source, replace(SEVEN_B, num_hidden_layers=layers))
+    weights = sum(path.stat().st_size for path in source.glob("*.safetensors"))
+    base_bytes = sum(
+        tensor.size_bytes for tensor in open_checkpoint(source).tensors.values() if tensor.name != "lm_head.weight"
+    )
+    measurements: list[Measurement] = []
+    resumptions: list[Resumption] = []
+    if "copy" in steps:
+        measurements.append(measure_copy(source, folder / "copy"))
+    for kind in ("BF16", "F16") if "float" in steps else ():
+        measurements.append(measure_conversion(source, output, [kind], read_bytes=weights))
+        shutil.rmtree(output)
+    if "copy" in steps:
+        measurements.append(measure_copy(source, folder / "copy"))
+    if "full" in steps or "kill" in steps:
+        full = measure_conversion(source, output, ["Q4_K_M"], read_bytes=weights)
+        measurements.append(full)
+        expected = file_sha256(output / f"{NAME}-Q4_K_M.gguf")
+        shutil.rmtree(output)
+    if "kill" in steps:
+        for point, is_reached in kill_points(output, base_bytes=base_bytes, result_bytes=full.written_bytes):
+            resumptions.append(kill_and_resume(source, output, point, is_reached, expected=expected))
+    return {"measurements": [asdict(one) for one in measurements], "resumptions": [asdict(one) for one in resumptions]}
+
+
+def report(result: dict[str, object]) -> Iterator[str]:
+    measurements = [Measurement(**one) for one in result["measurements"]]  # type: ignore[attr-defined]
+    copies = [one.wall_s for one in measurements if one.what == "copy"]
+    for one in measurements:
+        ratio = f", {one.wall_s / min(copies):.2f} x the copy" if copies and one.what != "copy" else ""
+        memory = f", own memory {one.peak_own_mib:.0f} MiB, resident {one.peak_resident_mib:.0f} MiB"
+        yield (
+            f"{one.what}: {one.wall_s:.1f} s, {one.read_bytes / 1e9:.2f} GB -> {one.written_bytes / 1e9:.2f} GB"
+            f"{ratio}{memory if one.peak_own_mib else ''}"
+        )
+    for item in (Resumption(**one) for one in result["resumptions"]):  # type: ignore[attr-defined]
+        verdict = "identical" if item.is_identical else "DIFFERENT"
+        yield f"killed at {item.point} after {item.killed_after_s:.1f} s, resumed in {item.resumed_s:.1f} s: {verdict}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--layers", type=int, default=SEVEN_B.num_hidden_layers)
+    parser.add_argument("--steps", default=",".join(STEPS))
+    parser.add_argument("--json", action="store_true")
+    arguments = parser.parse_args()
+    result = run(arguments.folder, arguments.steps.split(","), layers=arguments.layers)
+    print(json.dumps(result, indent=1) if arguments.json else "\n".join(report(result)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
