@@ -36,6 +36,8 @@ class Measurement:
 
     what: str
     wall_s: float
+    cpu_s: float
+    """User and system time of the program and its children: what is left to compare on a busy machine."""
     read_bytes: int
     written_bytes: int
     peak_own_mib: float
@@ -124,28 +126,36 @@ def measure_conversion(source: Path, output: Path, kinds: Sequence[str], *, read
     started = time.monotonic()
     process = start(source, output, kinds)
     watch = MemoryWatch(process.pid)
-    if process.wait():
-        raise SystemExit(f"the converter failed with status {process.returncode}")
+    cpu_s = finish(process)
     elapsed = time.monotonic() - started
     watch.join()
     written = sum(path.stat().st_size for path in output.iterdir())
     name = " + ".join(kinds)
-    return Measurement(name, elapsed, read_bytes, written, watch.peak_own / 1024, watch.peak_resident / 1024)
+    return Measurement(name, elapsed, cpu_s, read_bytes, written, watch.peak_own / 1024, watch.peak_resident / 1024)
+
+
+def finish(process: subprocess.Popen[bytes]) -> float:
+    """Wait for a process that must succeed; return the processor time of it and its children."""
+    _, status, usage = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise SystemExit(f"the converter failed with status {process.returncode}")
+    return usage.ru_utime + usage.ru_stime
 
 
 def measure_copy(source: Path, target: Path) -> Measurement:
     """Copy the weights and wait until they are on the disk."""
     target.mkdir()
-    started = time.monotonic()
+    started, cpu_started = time.monotonic(), time.process_time()
     total = 0
     for path in sorted(source.glob("*.safetensors")):
         shutil.copyfile(path, target / path.name)
         with (target / path.name).open("rb+") as file:
             os.fsync(file.fileno())
         total += path.stat().st_size
-    elapsed = time.monotonic() - started
+    elapsed, cpu_s = time.monotonic() - started, time.process_time() - cpu_started
     shutil.rmtree(target)
-    return Measurement("copy", elapsed, total, total, 0.0, 0.0)
+    return Measurement("copy", elapsed, cpu_s, total, total, 0.0, 0.0)
 
 
 def kill_points(output: Path, *, base_bytes: int, result_bytes: int) -> Iterator[tuple[str, Callable[[], bool]]]:
@@ -224,8 +234,9 @@ def report(result: dict[str, object]) -> Iterator[str]:
     for one in measurements:
         ratio = f", {one.wall_s / min(copies):.2f} x the copy" if copies and one.what != "copy" else ""
         memory = f", own memory {one.peak_own_mib:.0f} MiB, resident {one.peak_resident_mib:.0f} MiB"
+        times = f"{one.wall_s:.1f} s (processor {one.cpu_s:.1f} s)"
         yield (
-            f"{one.what}: {one.wall_s:.1f} s, {one.read_bytes / 1e9:.2f} GB -> {one.written_bytes / 1e9:.2f} GB"
+            f"{one.what}: {times}, {one.read_bytes / 1e9:.2f} GB -> {one.written_bytes / 1e9:.2f} GB"
             f"{ratio}{memory if one.peak_own_mib else ''}"
         )
     for item in (Resumption(**one) for one in result["resumptions"]):  # type: ignore[attr-defined]
