@@ -34,11 +34,18 @@ class GreedyModel:
         os.environ.setdefault("GGML_NO_BACKTRACE", "1")
         self._lib: Any = llama_cpp
         self._penalty = penalty
-        self._silence = llama_cpp.llama_log_callback(lambda level, text, data: None)  # llama.cpp keeps the pointer
+        self._silence = llama_cpp.llama_log_callback(lambda level, text, data: None)
+        # llama.cpp keeps the pointer: what stood there is put back before this one is gone.
+        self._previous_log = llama_cpp.llama_log_callback(), ctypes.c_void_p()
+        llama_cpp.llama_log_get(*(ctypes.byref(value) for value in self._previous_log))
         llama_cpp.llama_log_set(self._silence, ctypes.c_void_p(0))
         llama_cpp.llama_backend_init()
-        self._model = self._load(path)
-        self._context = self._make_context(threads)
+        try:
+            self._model = self._load(path)
+            self._context = self._make_context(threads)
+        except BaseException:
+            llama_cpp.llama_log_set(*self._previous_log)
+            raise
         self._vocab = llama_cpp.llama_model_get_vocab(self._model)
         self._size = int(llama_cpp.llama_vocab_n_tokens(self._vocab))
         self._start, self._turn_end, self._end = (self._control(token) for token in (START, TURN_END, EOS))
@@ -53,6 +60,7 @@ class GreedyModel:
         self._lib.llama_batch_free(self._batch)
         self._lib.llama_free(self._context)
         self._lib.llama_model_free(self._model)
+        self._lib.llama_log_set(*self._previous_log)
 
     def translate(self, requests: Sequence[Request]) -> Iterator[str]:
         """Yield the translations in order."""

@@ -40,8 +40,6 @@ class Cycle:
     continued from memory. Without it, templates with few fillers are learnt by heart and fail with a new one."""
     with_late: bool = False
     """Also train the combinations that were held out before beyond their template's share (`Phrasebook.late`)."""
-    averaged: bool = False
-    """The model is the mean of the weights at the ends of these cycles: each forgets something that another keeps."""
     shares: Mapping[str, float] = field(default_factory=lambda: _SHARES)
     """Share of each group of items in the draws, whatever its number of items; an item's weight counts inside it."""
 
@@ -61,21 +59,18 @@ CYCLES = (
         peak_rate=2e-3,
         row_positions=2400,
         grouping="sorted",
-        averaged=True,
         shares={"phrase": 0.27, "template": 0.33, "date": 0.10, "cldr": 0.30},
     ),
     Cycle(
         2600,
         peak_rate=1.5e-3,
         row_positions=2400,
-        averaged=True,
         shares={"phrase": 0.15, "template": 0.42, "date": 0.11, "cldr": 0.32},
     ),
     Cycle(
         1500,
         peak_rate=1.2e-3,
         row_positions=2400,
-        averaged=True,
         forgetting=0.15,
         with_late=True,
         shares={"phrase": 0.10, "template": 0.50, "date": 0.15, "cldr": 0.25},
@@ -84,7 +79,6 @@ CYCLES = (
         2200,
         peak_rate=1.2e-3,
         row_positions=2400,
-        averaged=True,
         with_late=True,
         shares={"phrase": 0.20, "template": 0.48, "date": 0.10, "cldr": 0.22},
     ),

@@ -154,25 +154,13 @@ def train(
     model = Decoder(geometry, plan.seed)
     loss_of = torch.compile(model.loss, dynamic=True) if plan.compiled else model.loss
     started, done = time.monotonic(), 0
-    ends: list[list[torch.Tensor]] = []
     for number, cycle in enumerate(plan.cycles):
         sampler = Sampler(corpus, cycle.shares, plan.seed + number, with_late=cycle.with_late)
         for loss in _run_cycle(model, loss_of, cycle, batches(sampler, cycle)):
             done += 1
             if watch is not None:
                 watch(model, Progress(done, loss, time.monotonic() - started))
-        if cycle.averaged:
-            ends.append([weight.detach().clone() for weight in model.parameters()])
-    _set_mean(model, ends)
     return model
-
-
-def _set_mean(model: Decoder, ends: Sequence[Sequence[torch.Tensor]]) -> None:
-    """Give the model the mean of these weights; without any it keeps its own."""
-    with torch.no_grad():
-        for weight, *found in zip(model.parameters(), *ends, strict=True):
-            if found:
-                weight.copy_(torch.stack(found).mean(0))
 
 
 def _run_cycle(
