@@ -2,7 +2,7 @@
 
 Run `python -m tests.bench.bench_convert FOLDER [--layers 32] [--steps copy,float,full,kill] [--json]`. It needs 60 GB
 of disk in FOLDER for 32 layers and leaves the checkpoint there; give the same FOLDER again to use it again. Times are
-those of a warm page cache as far as it reaches: copy and conversion read the same files in turn.
+those of a warm page cache as far as it reaches; each unquantized conversion stands between two copies of what it reads.
 """
 
 from __future__ import annotations
@@ -215,8 +215,8 @@ def run(folder: Path, steps: Sequence[str], *, layers: int) -> dict[str, object]
     for kind in ("BF16", "F16") if "float" in steps else ():
         measurements.append(measure_conversion(source, output, [kind], read_bytes=weights))
         shutil.rmtree(output)
-    if "copy" in steps:
-        measurements.append(measure_copy(source, folder / "copy"))
+        if "copy" in steps:
+            measurements.append(measure_copy(source, folder / "copy"))
     if "full" in steps or "kill" in steps:
         full = measure_conversion(source, output, ["Q4_K_M"], read_bytes=weights)
         measurements.append(full)
@@ -230,9 +230,11 @@ def run(folder: Path, steps: Sequence[str], *, layers: int) -> dict[str, object]
 
 def report(result: dict[str, object]) -> Iterator[str]:
     measurements = [Measurement(**one) for one in result["measurements"]]  # type: ignore[attr-defined]
-    copies = [one.wall_s for one in measurements if one.what == "copy"]
-    for one in measurements:
-        ratio = f", {one.wall_s / min(copies):.2f} x the copy" if copies and one.what != "copy" else ""
+    for place, one in enumerate(measurements):
+        beside = measurements[max(place - 1, 0)], measurements[min(place + 1, len(measurements) - 1)]
+        copies = [other.wall_s for other in beside if other.what == "copy"]
+        is_between = one.what != "copy" and len(copies) == len(beside)
+        ratio = f", {2 * one.wall_s / sum(copies):.2f} x the copies beside it" if is_between else ""
         memory = f", own memory {one.peak_own_mib:.0f} MiB, resident {one.peak_resident_mib:.0f} MiB"
         times = f"{one.wall_s:.1f} s (processor {one.cpu_s:.1f} s)"
         yield (

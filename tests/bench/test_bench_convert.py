@@ -41,8 +41,8 @@ def test_a_run_measures_copies_conversions_and_kills(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(bench_convert, "kill_points", begun)
     lines = list(bench_convert.report(bench_convert.run(tmp_path, bench_convert.STEPS, layers=0)))
-    assert [line.split(":")[0] for line in lines[:5]] == ["copy", "BF16", "F16", "copy", "Q4_K_M"]
-    assert "x the copy, own memory" in lines[1]
-    assert lines[5].startswith("killed at the beginning after")
-    assert lines[5].endswith("identical")
+    assert [line.split(":")[0] for line in lines[:6]] == ["copy", "BF16", "copy", "F16", "copy", "Q4_K_M"]
+    assert "x the copies beside it, own memory" in lines[1]
+    assert lines[6].startswith("killed at the beginning after")
+    assert lines[6].endswith("identical")
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
