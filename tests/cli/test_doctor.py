@@ -21,7 +21,6 @@ from hymt_local.engine.fit import GIB, GpuFacts
 from hymt_local.errors import EngineUnavailableError
 from hymt_local.paths import Paths
 from tests.cli.conftest import RunHymt
-from tests.toy_models import write_toy_model
 
 INFO = "CPU : SSE3 = 1 | AVX = 1 | AVX2 = 1 | F16C = 1 | FMA = 1 | AVX512 = {} | OPENMP = 1 | \n"
 OLD_LAPTOP = frozenset({"pni", "avx", "avx2", "f16c", "fma"})
@@ -127,9 +126,8 @@ def test_a_gpu_that_lies_idle_is_a_warning_with_the_build_to_make(monkeypatch: p
 
 
 def test_the_demo_alone_leads_to_the_download_that_suits_this_machine(
-    hymt_here: RunHymt, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hymt_here: RunHymt,
 ) -> None:
-    monkeypatch.setattr("hymt_local.installed.demo_file", lambda: write_toy_model(tmp_path / "demo.gguf"))
     checks = checks_of(hymt_here)
     assert (checks["model"]["status"], checks["model"]["found"]) == ("warn", "only the demo phrasebook is installed")
     assert checks["model"]["fix"] == "`hymt models pull` fetches the model that suits this machine"
