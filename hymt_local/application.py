@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hymt_local.catalog import Catalog, load_catalog
-from hymt_local.config import ResolvedSettings, Settings, load_settings
+from hymt_local.catalog import Catalog, ModelSpec, load_catalog
+from hymt_local.config import Layer, ResolvedSettings, Settings, load_settings
+from hymt_local.errors import ModelTooLargeError
 from hymt_local.installed import InstalledModel, ModelStore
 from hymt_local.paths import Paths
 
 if TYPE_CHECKING:
-    from hymt_local.engine.base import BackendOpener
+    from hymt_local.engine.base import Backend, BackendOpener
+    from hymt_local.engine.fit import FitPlan, FitWish, MachineFacts
     from hymt_local.jobs import LocalService
     from hymt_local.translator import OpenModel
+
+_logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +49,16 @@ class Application:
         """Return the installed model of a reference, of the setting, or the default, in this order."""
         return self.store.resolve(ref or self.settings.model)
 
+    def model_for(self, text: str, *, source_lang: str | None, target_lang: str) -> str | None:
+        """Return the model for a text: a flag's or a variable's, else the language pair's own, else the setting."""
+        is_typed = self.resolved.origins["model"] in {Layer.FLAG, Layer.ENVIRONMENT}
+        if is_typed or not self.settings.pair_models:
+            return self.settings.model
+        from hymt_local.pairs import model_of_pair
+
+        chosen = model_of_pair(self.settings.pair_models, source_lang=source_lang, target_lang=target_lang, text=text)
+        return chosen or self.settings.model
+
     def open_model(self, ref: str | None) -> OpenModel:
         """Return a model ready to be used; its weights are read on first use.
 
@@ -64,20 +79,78 @@ class Application:
             quantization=model.quantization,
         )
 
+    def fit_wish(self) -> FitWish:
+        """Return what the settings fix of how models are loaded."""
+        from hymt_local.engine.fit import FitWish
+
+        settings = self.settings
+        return FitWish(
+            context_length=settings.context_length,
+            gpu_layers=None if settings.gpu_layers == "auto" else settings.gpu_layers,
+            threads=settings.threads,
+        )
+
+    def probe_machine(self) -> MachineFacts:
+        """Return what this machine has; GPUs are looked for unless the settings rule them out."""
+        from hymt_local.engine.machine import probe_machine
+
+        return probe_machine(self.paths.models_dir, with_gpus=self.settings.gpu_layers != 0)
+
+    def plan_installed(self, model: InstalledModel, machine: MachineFacts) -> FitPlan:
+        """Return how an installed model would be loaded; it must have a file.
+
+        Raises:
+            ModelError: the file is not one that this program can run.
+        """
+        from hymt_local.engine.fit import facts_of_header, plan
+        from hymt_local.engine.gguf_file import check_supported, read_header
+
+        assert model.path is not None
+        header = read_header(model.path)
+        check_supported(header)
+        facts = facts_of_header(header, name=model.ref, context_length=model.spec.context_length)
+        return plan(facts, machine, wish=self.fit_wish())
+
     def _opener(self, model: InstalledModel) -> BackendOpener:
         from hymt_local.engine.echo import open_echo, open_pseudo
 
         if model.path is None:
             return open_pseudo() if model.spec.id == "pseudo" else open_echo()
-        from hymt_local.engine.llama import LlamaOptions, open_llama_backend
+        return functools.partial(self._open_fitted, model)
 
+    def _open_fitted(self, model: InstalledModel, on_progress: Callable[[float], bool]) -> Backend:
+        """Plan and load, at the time of loading and not before: a phrase from the cache needs neither.
+
+        Raises:
+            ModelTooLargeError: it does not fit, and the settings do not say to try all the same.
+        """
+        from hymt_local.engine.llama import LlamaOptions
+        from hymt_local.loading import open_with_fewer_layers
+
+        assert model.path is not None
+        machine = self.probe_machine()
+        fit = self.plan_installed(model, machine)
+        layers = fit.gpu_layers
+        if not self.settings.memory_check:
+            layers = fit.gpu_layers if self.settings.gpu_layers == "auto" else self.settings.gpu_layers
+        elif fit.verdict == "no":
+            raise self.too_large_error(fit, model.spec, machine=machine)
+        for warning in fit.warnings:
+            _logger.warning("%s: %s", model.ref, warning)
         options = LlamaOptions(
-            context_length=self.settings.context_length or model.spec.context_length,
-            threads=self.settings.threads,
-            gpu_layers=self.settings.gpu_layers,
-            name=model.ref,
+            context_length=fit.context_length, threads=fit.threads, gpu_layers=layers, name=model.ref
         )
-        return open_llama_backend(model.path, options)
+        return open_with_fewer_layers(model.path, options, on_progress=on_progress)
+
+    def too_large_error(self, fit: FitPlan, spec: ModelSpec, *, machine: MachineFacts) -> ModelTooLargeError:
+        """Return the refusal of a model that does not fit; the hint names the nearest thing that does."""
+        from hymt_local.recommend import candidates, nearest
+
+        other = nearest(candidates(self.catalog, machine, wish=self.fit_wish()), machine, spec=spec)
+        hint = "`hymt config set memory_check false` loads it all the same"
+        if other is not None and other.ref != fit.model:
+            hint = f"`hymt models pull {other.ref}` fits here; {hint}"
+        return ModelTooLargeError(f"{fit.model} does not fit: {fit.warnings[-1]}", hint=hint)
 
 
 def open_application(environ: Mapping[str, str], *, flags: Mapping[str, Any] | None = None) -> Application:

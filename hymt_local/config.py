@@ -39,7 +39,18 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         Annotated[int, msgspec.Meta(ge=256, le=262144)] | None,
         msgspec.Meta(description="context in tokens; unset: the model's usual one"),
     ] = None
-    gpu_layers: Annotated[int, msgspec.Meta(ge=0, le=1000, description="layers on the GPU; 0 means CPU only")] = 0
+    gpu_layers: Annotated[
+        Annotated[int, msgspec.Meta(ge=0, le=1000)] | Literal["auto"],
+        msgspec.Meta(description="layers on the GPU; auto: as many as fit, 0: CPU only"),
+    ] = "auto"
+    pair_models: Annotated[
+        dict[str, str],
+        msgspec.Meta(description="models of single language pairs; `hymt models use MODEL --for en-zh` sets them"),
+    ] = {}
+    memory_check: Annotated[bool, msgspec.Meta(description="refuse to load a model that does not fit into memory")] = (
+        True
+    )
+    offline: Annotated[bool, msgspec.Meta(description="open no connection that leaves this machine")] = False
     temperature: Annotated[float, msgspec.Meta(ge=0.0, le=2.0, description="0 is greedy and repeatable")] = 0.0
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="seed when temperature is above 0")] = 0
     cache: Annotated[bool, msgspec.Meta(description="remember verified translations in the phrase cache")] = True
@@ -110,7 +121,7 @@ def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in environ if name.startswith(VARIABLE_PREFIX) and name not in known))
 
 
-def write_setting(config_file: Path, name: str, value: str | None) -> None:
+def write_setting(config_file: Path, name: str, value: str | Mapping[str, str] | None) -> None:
     """Set one value in the file, keeping its comments; None removes it. The new file replaces the old one at once.
 
     Raises:
@@ -129,9 +140,18 @@ def write_setting(config_file: Path, name: str, value: str | None) -> None:
     if typed is None:
         document.pop(name, None)
     else:
-        document[name] = typed
+        document[name] = tomlkit.item(typed) if not isinstance(typed, dict) else _inline_table(typed)
     _checked(document.unwrap(), str(config_file))
     write_atomically(config_file, tomlkit.dumps(document))
+
+
+def _inline_table(values: Mapping[str, str]) -> Any:
+    """A table of its own would take in every setting that is written after it."""
+    import tomlkit
+
+    table = tomlkit.inline_table()
+    table.update(values)
+    return table
 
 
 def settings_schema() -> dict[str, Any]:
@@ -219,7 +239,7 @@ def _checked(
         settings = msgspec.convert(dict(values), Settings, strict=not from_text)
     except msgspec.ValidationError as error:
         what, _, path = str(error).partition(" - at ")
-        name = path.strip("`").removeprefix("$.")
+        name = path.strip("`").removeprefix("$.").partition("[")[0]
         raise ConfigError(
             f"{place}: `{spelled(name)} = {_shortened(values[name])}`: {what[:1].lower()}{what[1:]}", hint=_HINT
         ) from error

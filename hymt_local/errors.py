@@ -6,7 +6,7 @@ use. The core raises; only the edges (CLI, TUI, server) render.
     HymtError
     ├── UsageError              2  LanguageError · EmptyInputError · InputEncodingError · ConfigError
     ├── ModelError              3  ModelNotFoundError · ModelFileError · UnsupportedModelError · NotCoveredError
-    │                              · DownloadError
+    │                              · DownloadError · ModelTooLargeError · LicenceError
     ├── EngineError             4  EngineUnavailableError · EngineLoadError · DecodeError · ContextOverflowError
     │                              · SegmentRejectedError
     ├── DocumentError           5
@@ -135,6 +135,19 @@ class DownloadError(ModelError):
 
     code = "download"
     http_status = 502
+
+
+class ModelTooLargeError(ModelError):
+    """The model needs more memory than this machine can give; loading it would end in swapping or a kill."""
+
+    code = "model_too_large"
+
+
+class LicenceError(ModelError):
+    """The licence of a model has not been accepted yet."""
+
+    code = "licence"
+    http_status = 403
 
 
 class EngineError(HymtError):

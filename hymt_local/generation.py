@@ -39,7 +39,7 @@ _LOOP_CHECK_TOKENS = 16
 _RETRY_TEMPERATURE = 0.7
 _SHOWN_CHARACTERS = 60
 _RETRIED_HINT = "the source text was kept; translate this part again, alone or with another model"
-_COVERAGE_HINT = "`hymt models list` shows real models; `hymt models import FILE` adds one"
+_COVERAGE_HINT = "`hymt models pull` fetches a real model that suits this machine; `hymt models list` shows all"
 
 
 @dataclass(frozen=True, slots=True)

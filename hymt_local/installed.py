@@ -28,7 +28,7 @@ from hymt_local.paths import Paths
 
 HASH_CHUNK_BYTES = 4 * 1024 * 1024
 DEMO_ID = "demo"
-_IMPORT_HINT = "`hymt models import FILE.gguf` adds a file you have"
+_IMPORT_HINT = "`hymt models pull` fetches one, `hymt models import FILE.gguf` adds a file you have"
 _IMPORT_AGAIN_HINT = "import it again: `hymt models import FILE`"
 
 
@@ -45,6 +45,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """Seconds since the epoch; the newest import is the default until `hymt models use` names one."""
     published: bool
     """True when the sha256 is one that the catalog lists."""
+    is_ours: bool | None = None
+    """This program made the file or the link: it may delete it. None in manifests from before this was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +64,8 @@ class InstalledModel:
     """When the file was last written, as it was at its import; None for what the package brings along."""
     imported_at: float = 0.0
     published: bool = False
+    is_ours: bool = False
+    """The file was downloaded or linked by this program, which may delete it."""
 
     @property
     def ref(self) -> str:
@@ -147,17 +151,72 @@ class ModelStore:
         status = path.stat()  # before it is read: a file that changes meanwhile shows as changed ever after
         sha256 = file_sha256(path, on_progress=on_progress)
         spec = self._identify(header, sha256=sha256, as_id=as_id)
-        manifest = Manifest(
-            id=spec.id,
-            quantization=_quantization(header, spec, sha256=sha256),
-            path=str(path.resolve()),
-            size_bytes=status.st_size,
-            modified_ns=status.st_mtime_ns,
-            sha256=sha256,
-            imported_at=time.time(),
-            published=any(file.sha256 == sha256 for file in spec.files),
-        )
+        manifest = _new_manifest(header, spec, status=status, sha256=sha256)
         return self._described(_register(manifest, self._models_dir))
+
+    def register_download(self, path: Path, spec: ModelSpec, *, sha256: str) -> InstalledModel:
+        """Register a file that was just downloaded and verified; it is not hashed again.
+
+        Args:
+            path: In the models folder, or of another program's cache, where it is used as it lies or linked.
+            spec: The model it is.
+            sha256: The hash that was verified.
+
+        Raises:
+            ModelError: not a file that this program can run, whatever its hash.
+            StoreError: the models folder cannot be written.
+        """
+        header = read_header(path)
+        check_supported(header)
+        manifest = _new_manifest(header, _same_architecture(spec, header), status=path.stat(), sha256=sha256)
+        is_ours = path.resolve().parent == self._models_dir.resolve()
+        return self._described(_register(msgspec.structs.replace(manifest, is_ours=is_ours), self._models_dir))
+
+    def find(self, text: str) -> InstalledModel:
+        """Return the installed model that a reference means, whatever has become of its file.
+
+        Raises:
+            ModelNotFoundError: not in the catalog, or not installed.
+            StoreError: the manifest of the model cannot be read.
+        """
+        return self._named(text)
+
+    def remove(self, model: InstalledModel) -> bool:
+        """Forget an imported model, and delete its file if this program put it there; returns whether it did.
+
+        Raises:
+            ModelNotFoundError: it belongs to the package and cannot be removed.
+            StoreError: the folder cannot be written.
+        """
+        manifest_file = self._manifest_file(model)
+        if model.modified_ns is None or model.path is None:
+            raise ModelNotFoundError(f"{model.ref} is part of hymt-local", hint="only imported models can be removed")
+        is_shared = any(other.path == model.path and other.ref != model.ref for other in self.list())
+        deletes = model.is_ours and not is_shared
+        try:
+            manifest_file.unlink(missing_ok=True)
+            if deletes:
+                model.path.unlink(missing_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"cannot remove {error.filename}: {error.strerror or error}", hint="check the folder's permissions"
+            ) from error
+        return deletes
+
+    def confirm_unchanged(self, model: InstalledModel) -> InstalledModel:
+        """Take note of a new date of a file whose content is still the same, as its hash has shown.
+
+        Raises:
+            StoreError: the manifest cannot be read or written.
+        """
+        assert model.path is not None
+        manifest_file = self._manifest_file(model)
+        manifest = msgspec.structs.replace(_read_manifest(manifest_file), modified_ns=model.path.stat().st_mtime_ns)
+        _write_manifest(manifest_file, manifest)
+        return self._described(manifest)
+
+    def _manifest_file(self, model: InstalledModel) -> Path:
+        return self._models_dir / f"{model.spec.id}--{model.quantization}.json"
 
     def _named(self, text: str) -> InstalledModel:
         if text.lower().endswith(".gguf") or (os.sep in text and os.path.exists(text)):  # noqa: PTH110 (never raises)
@@ -200,6 +259,7 @@ class ModelStore:
             modified_ns=manifest.modified_ns,
             imported_at=manifest.imported_at,
             published=manifest.published,
+            is_ours=_is_own_link(manifest) if manifest.is_ours is None else manifest.is_ours,
         )
 
     def _packaged_demo(self) -> InstalledModel:
@@ -316,16 +376,41 @@ def _quantization(header: GgufHeader, spec: ModelSpec, *, sha256: str) -> str:
     return in_name.group(1).upper() if in_name else "unknown"
 
 
+def _new_manifest(header: GgufHeader, spec: ModelSpec, *, status: os.stat_result, sha256: str) -> Manifest:
+    return Manifest(
+        id=spec.id,
+        quantization=_quantization(header, spec, sha256=sha256),
+        path=str(header.path.resolve()),
+        size_bytes=status.st_size,
+        modified_ns=status.st_mtime_ns,
+        sha256=sha256,
+        imported_at=time.time(),
+        published=any(file.sha256 == sha256 for file in spec.files),
+    )
+
+
+def _link_name(manifest: Manifest) -> str:
+    return f"{manifest.id}--{manifest.quantization}--{manifest.sha256[:12]}.gguf"
+
+
+def _is_own_link(manifest: Manifest) -> bool:
+    return Path(manifest.path).name == _link_name(manifest)
+
+
+def _write_manifest(file: Path, manifest: Manifest) -> None:
+    write_atomically(file, msgspec.json.format(msgspec.json.encode(manifest), indent=2).decode() + "\n")
+
+
 def _register(manifest: Manifest, models_dir: Path) -> Manifest:
     """Take the file over and write its manifest; returns the manifest with the file's place."""
     manifest_file = models_dir / f"{manifest.id}--{manifest.quantization}.json"
     replaced = _path_in(manifest_file)
     source = Path(manifest.path)
-    target = _adopt(source, models_dir / f"{manifest.id}--{manifest.quantization}--{manifest.sha256[:12]}.gguf")
+    target = _adopt(source, models_dir / _link_name(manifest))
     try:
-        manifest = msgspec.structs.replace(manifest, path=str(target))
-        text = msgspec.json.format(msgspec.json.encode(manifest), indent=2).decode()
-        write_atomically(manifest_file, text + "\n")
+        is_ours = bool(manifest.is_ours) or target != source or _is_own_link(manifest)
+        manifest = msgspec.structs.replace(manifest, path=str(target), is_ours=is_ours)
+        _write_manifest(manifest_file, manifest)
     except (StoreError, UnicodeEncodeError) as error:
         if target not in {source, replaced}:
             target.unlink(missing_ok=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from gguf import GGMLQuantizationType, GGUFWriter, TokenType
+from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFWriter, TokenType
 from gguf.quants import quantize
 
 CONTROL_TOKENS = (
@@ -47,6 +48,8 @@ class ToyModel:
     geometry: ToyGeometry = field(default_factory=ToyGeometry)
     architecture: str = "hunyuan-dense"
     """With `hy_v3` all blocks but the first are mixtures of experts."""
+    name: str = "toy"
+    """`general.name`."""
     pre_tokenizer: str = "hunyuan"
     tokenizer: Literal["gpt2", "llama"] = "gpt2"
     """Byte-level BPE, or SentencePiece with byte fallback and a leading space."""
@@ -87,6 +90,33 @@ def write_toy_model(path: Path, model: ToyModel | None = None) -> Path:
     return path
 
 
+def write_hollow_model(path: Path, model: ToyModel, *, vocabulary_type: GGMLQuantizationType) -> Path:
+    """Write a file whose weights are a hole: all zeros, no room on the disk, in memory as large as they say.
+
+    Matrices have the geometry's tensor type, which may be one that `gguf` cannot quantize to; the vocabulary's rows
+    have one of their own, as in published files.
+    """
+    writer = _Writer(str(path), model.architecture)
+    _add_hyperparameters(writer, model)
+    _add_vocabulary(writer, model)
+    n_bytes = 0
+    for name, shape in _tensor_shapes(model).items():
+        kind = vocabulary_type if name == "token_embd.weight" else model.geometry.tensor_type
+        if len(shape) == 1:
+            kind = GGMLQuantizationType.F32
+        n_weights, block_bytes = GGML_QUANT_SIZES[kind]
+        size = int(np.prod(shape)) // n_weights * block_bytes
+        writer.add_tensor_info(name, shape, np.dtype(np.float32), size, raw_dtype=kind)
+        n_bytes += writer.ggml_pad(size, writer.data_alignment)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_ti_data_to_file()
+    writer.close()
+    header_bytes = writer.ggml_pad(path.stat().st_size, writer.data_alignment)
+    os.truncate(path, header_bytes + n_bytes)
+    return path
+
+
 class _Writer(GGUFWriter):
     skipped: frozenset[str] = frozenset()
 
@@ -97,7 +127,7 @@ class _Writer(GGUFWriter):
 
 def _add_hyperparameters(writer: GGUFWriter, model: ToyModel) -> None:
     geometry = model.geometry
-    writer.add_name("toy")
+    writer.add_name(model.name)
     writer.add_file_type(0)
     writer.add_context_length(geometry.context_length)
     writer.add_embedding_length(geometry.hidden)

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import click
@@ -23,7 +24,7 @@ COMMANDS = {
     "translate": ("hymt_local.cli.translate", "Translate text (what `hymt TEXT` does)."),
     "detect": ("hymt_local.cli.detect", "Say which language a text is in."),
     "languages": ("hymt_local.cli.languages", "List the languages of a model."),
-    "models": ("hymt_local.cli.models", "List and import models, choose the default."),
+    "models": ("hymt_local.cli.models", "List, fit, fetch, verify and remove models; choose the default."),
     "config": ("hymt_local.cli.config", "Show and change settings."),
     "convert": ("hymt_convert.command", "Make a GGUF from a Hugging Face checkpoint."),
     "doctor": ("hymt_local.cli.doctor", "Check this machine and this installation."),
@@ -31,6 +32,8 @@ COMMANDS = {
     "demo": ("hymt_local.cli.demo", "Show the embedded demo model at work."),
 }
 """Command -> module that defines it as `<name>_command`, and its line in `hymt --help` (so that help imports none)."""
+
+_HELP = frozenset({"-h", "--help", "-V", "--version"})
 
 READER_GONE = 141
 """128 + SIGPIPE, as other filters end when the reader of their pipe went away."""
@@ -86,7 +89,7 @@ def run(arguments: Sequence[str], *, open_terminal_ui: Callable[[Application], i
     `open_terminal_ui` is called when there is neither text nor a pipe; front ends do not import each other.
     """
     as_json = "--json" in arguments
-    with logging_to_file(os.environ):
+    with logging_to_file(os.environ), _network_of(arguments):
         try:
             return _invoke(_with_default_command(arguments), open_terminal_ui)
         except BrokenPipeError:
@@ -108,6 +111,15 @@ def run(arguments: Sequence[str], *, open_terminal_ui: Callable[[Application], i
             return _report(_defect_report(error), as_json=as_json)
 
 
+def _network_of(arguments: Sequence[str]) -> AbstractContextManager[None]:
+    """Hold the offline guarantee for a whole run, whatever the command; the help of `hymt` itself needs none."""
+    if _HELP.intersection(arguments[:1]):
+        return nullcontext()
+    from hymt_local.offline import guarded
+
+    return guarded(os.environ)
+
+
 def _invoke(command_line: list[str], open_terminal_ui: Callable[[Application], int] | None) -> int:
     """Parse and run; not by `click.Command.main`, which exits the process when a pipe breaks."""
     try:
@@ -122,7 +134,7 @@ def _invoke(command_line: list[str], open_terminal_ui: Callable[[Application], i
 def _with_default_command(arguments: Sequence[str]) -> list[str]:
     """Put `translate` in front unless a command or a global option comes first."""
     first = arguments[0] if arguments else ""
-    if first in COMMANDS or first in {"-h", "--help", "-V", "--version"}:
+    if first in COMMANDS or first in _HELP:
         return list(arguments)
     return ["translate", *arguments]
 

@@ -153,11 +153,13 @@ def build_request(app: Application, text: str) -> TranslationRequest:
         raise UsageError(
             "no target language", hint="add `-t fr`, or set one for good: `hymt config set target_lang fr`"
         )
+    target_lang = match_language(settings.target_lang)
+    source_lang = None if settings.source_lang in {None, AUTO} else match_language(settings.source_lang)
     return TranslationRequest(
         text=text,
-        target_lang=match_language(settings.target_lang),
-        source_lang=None if settings.source_lang in {None, AUTO} else match_language(settings.source_lang),
-        model=settings.model,
+        target_lang=target_lang,
+        source_lang=source_lang,
+        model=app.model_for(text, source_lang=source_lang, target_lang=target_lang),
         sampling=sampling_of(app),
         use_cache=settings.cache,
     )
@@ -276,7 +278,7 @@ def _stream(stream: TerminalStream, event: Event) -> None:
 
 def _note_demo(event: Started, presentation: Presentation) -> None:
     if event.model_kind == "demo" and not presentation.quiet:
-        print_note("the demo model answers: it knows its phrasebook only; `hymt models list` shows real models")
+        print_note("the demo model answers: it knows its phrasebook only; `hymt models pull` fetches a real model")
 
 
 def _exit_status(last: LastEvent, request: TranslationRequest, *, presentation: Presentation) -> int:

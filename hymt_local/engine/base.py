@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from hymt_local.errors import DecodeError
 from hymt_local.events import Priority, SamplingParams, TokenUsage
 
 
@@ -44,6 +45,8 @@ class ModelInfo:
     """Ids that end a generation: EOS and EOT of the file, after correction of the known header faults."""
     n_gpu_layers: int = 0
     size_bytes: int = 0
+    slots: int = 1
+    """Generations of one priority that are decoded together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +61,8 @@ class GenerationRequest:
     priority: Priority = Priority.REQUEST
     draft: tuple[int, ...] = ()
     """A guess at the output, verified before it is used; engines may ignore it."""
+    n_fixed: int = 0
+    """Tokens at the beginning of the prompt that other prompts will have too: their state is worth keeping."""
     probabilities: bool = False
     """Ask for the probability of each chosen token (costs one softmax over the vocabulary per token)."""
 
@@ -91,26 +96,79 @@ class GenerationDone:
 GenerationEvent = PromptRead | TokensGenerated | GenerationDone
 
 
+Outcome = tuple[int, GenerationEvent | Exception]
+"""An event of the generation with this ticket, or the error that ended it."""
+
+
 class Backend(Protocol):
-    """Weights and a decode loop. Every method runs on the one engine thread."""
+    """Weights and a decode loop over many sequences. All methods but `interrupt` run on the one engine thread."""
 
     @property
     def info(self) -> ModelInfo:
         """Facts about the loaded model."""
 
+    @property
+    def tokenizes_anywhere(self) -> bool:
+        """Whether `tokenize` may be called from any thread, also beside a step and after closing."""
+        return False
+
     def tokenize(self, text: str) -> tuple[int, ...]:
         """Return the ids of plain text: control-token text in it stays text, no BOS is added."""
 
-    def generate(self, request: GenerationRequest, is_cancelled: Callable[[], bool]) -> Iterator[GenerationEvent]:
-        """Yield the events of one generation; `is_cancelled` is polled while reading the prompt and per token.
+    def can_open(self, request: GenerationRequest) -> bool:
+        """Return whether there is room for one more generation now; always true when none is open."""
+
+    def open(self, request: GenerationRequest) -> int:
+        """Let a generation join at the next step, and return its ticket, which is never used again.
 
         Raises:
-            ContextOverflowError: prompt and `max_tokens` exceed the context, before anything is decoded.
-            DecodeError: the engine failed; the backend stays usable.
+            ContextOverflowError: prompt and `max_tokens` exceed the context.
+            EngineError: the request is invalid, or `can_open` was not asked.
         """
+
+    def step(self) -> Sequence[Outcome]:
+        """Take the open generations one step further, and return what came of it; often nothing for some of them.
+
+        A generation whose `GenerationDone` or error was returned is not open any more.
+
+        Raises:
+            HymtError: the engine failed as a whole; what is open had better be dropped.
+        """
+
+    def drop(self, ticket: int) -> GenerationDone:
+        """End an open generation; its state is gone, the others are not disturbed. The reason is CANCELLED."""
+
+    def interrupt(self) -> None:
+        """Make a step that is under way return early, if it can, without harm to any generation. From any thread."""
 
     def close(self) -> None:
         """Free the weights; closing twice is fine."""
+
+    def generate(self, request: GenerationRequest, is_cancelled: Callable[[], bool]) -> Iterator[GenerationEvent]:
+        """Yield the events of one generation alone; `is_cancelled` is polled between the steps.
+
+        Raises:
+            ContextOverflowError: prompt and `max_tokens` exceed the context, before anything is decoded.
+            DecodeError: the engine failed; the backend stays usable. Or another generation is open.
+        """
+        ticket = self.open(request)
+        is_open = True
+        try:
+            while is_open:
+                if is_cancelled():
+                    is_open = False
+                    yield self.drop(ticket)
+                    return
+                for owner, event in self.step():
+                    if owner != ticket:
+                        raise DecodeError("two generations alone at once: step them together")
+                    is_open = not isinstance(event, GenerationDone | Exception)
+                    if isinstance(event, Exception):
+                        raise event
+                    yield event
+        finally:
+            if is_open:
+                self.drop(ticket)
 
 
 BackendOpener = Callable[[Callable[[float], bool]], Backend]

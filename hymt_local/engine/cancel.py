@@ -6,7 +6,7 @@ import ctypes
 
 
 class CancelFlag:
-    """A flag that is set once. Calling it tells whether it is set, so it serves as the `is_cancelled` of a backend.
+    """A flag that anybody sets and its owner resets. Calling it tells whether it is set.
 
     Thread: `cancel` may be called from any thread, any number of times.
     """
@@ -23,6 +23,10 @@ class CancelFlag:
     def cancel(self) -> None:
         """Set the flag."""
         self._cell[0] = b"\1"
+
+    def reset(self) -> None:
+        """Clear the flag."""
+        self._cell[0] = b"\0"
 
     @property
     def address(self) -> int:

@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterator
 
 from hymt_local.engine.base import (
-    Backend,
     BackendOpener,
     FinishReason,
     GenerationDone,
@@ -23,12 +22,14 @@ from hymt_local.engine.base import (
     TokensGenerated,
 )
 from hymt_local.engine.context import check_fits
+from hymt_local.engine.one_by_one import OneByOneBackend
 from hymt_local.engine.utf8 import encode_text
 from hymt_local.events import TokenUsage
 
 CONTEXT_LENGTH = 1 << 20
 BEHAVIOUR_VERSION = "1"
 """Part of the fingerprint: answers of another behaviour must not come out of the phrase cache."""
+SLOTS = 16
 _WORD = re.compile(rb"[ \t\r\n]*[^ \t\r\n]*")
 _MOST_PIECES = 512
 
@@ -72,7 +73,7 @@ def _identity(text: str) -> str:
     return text
 
 
-class EchoBackend(Backend):
+class EchoBackend(OneByOneBackend):
     """Answers every prompt with `transform(prompt)`.
 
     Args:
@@ -81,6 +82,7 @@ class EchoBackend(Backend):
     """
 
     def __init__(self, transform: Callable[[str], str] = _identity, name: str = "echo") -> None:
+        super().__init__(SLOTS)
         self._transform = transform
         self._info = ModelInfo(
             name=name,
@@ -89,6 +91,7 @@ class EchoBackend(Backend):
             context_length=CONTEXT_LENGTH,
             quantization="none",
             file_sha256=hashlib.sha256(f"{name} {BEHAVIOUR_VERSION}".encode()).hexdigest(),
+            slots=SLOTS,
         )
 
     @property
@@ -100,26 +103,23 @@ class EchoBackend(Backend):
         """Return the bytes of `text`; lone surrogates become U+FFFD."""
         return tuple(encode_text(text))
 
-    def generate(self, request: GenerationRequest, is_cancelled: Callable[[], bool]) -> Iterator[GenerationEvent]:
-        """Yield the transformed prompt word by word."""
+    def open(self, request: GenerationRequest) -> int:
+        """Start a generation."""
         check_fits(request, context_length=self._info.context_length)
+        return super().open(request)
+
+    def play(self, request: GenerationRequest) -> Iterator[GenerationEvent]:
+        """Yield the transformed prompt word by word."""
         started = time.perf_counter()
         answer = self._transform(bytes(request.prompt).decode("utf-8", errors="replace")).encode()
         yield PromptRead(done=len(request.prompt), total=len(request.prompt))
         n_sent = 0
-        reason = FinishReason.LENGTH if len(answer) > request.max_tokens else FinishReason.STOP
         for piece in _pieces(answer[: request.max_tokens]):
-            if is_cancelled():
-                reason = FinishReason.CANCELLED
-                break
             n_sent += len(piece)
             yield TokensGenerated(tuple(piece), piece, (1.0,) * len(piece) if request.probabilities else ())
         elapsed_s = time.perf_counter() - started
         usage = TokenUsage(prompt_tokens=len(request.prompt), output_tokens=n_sent, decode_s=elapsed_s)
-        yield GenerationDone(reason, usage)
-
-    def close(self) -> None:
-        """Do nothing: there is nothing to free."""
+        yield GenerationDone(FinishReason.LENGTH if len(answer) > request.max_tokens else FinishReason.STOP, usage)
 
 
 def _pieces(answer: bytes) -> Iterator[bytes]:

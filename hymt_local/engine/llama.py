@@ -9,40 +9,50 @@ from __future__ import annotations
 import atexit
 import ctypes
 import functools
+import importlib.metadata
+import json
 import logging
 import os
 import platform
 import sys
 import threading
+import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import psutil
 
-from hymt_local.engine.base import (
-    Backend,
-    GenerationEvent,
-    GenerationRequest,
-    ModelInfo,
-)
-from hymt_local.engine.cancel import CancelFlag
+from hymt_local.engine.base import Backend, FinishReason, GenerationDone, GenerationRequest, ModelInfo, Outcome
+from hymt_local.engine.batcher import Batcher
 from hymt_local.engine.context import check_fits
+from hymt_local.engine.draft import LONG_SLICE
 from hymt_local.engine.fingerprint import file_fingerprint
 from hymt_local.engine.gguf_file import GgufHeader, check_supported, quantization_of, read_header
 from hymt_local.engine.llama_context import ContextShape, LlamaContext, native_function
 from hymt_local.engine.llama_vocabulary import Vocabulary
+from hymt_local.engine.prefix_store import DISK_BYTES, PrefixStats, PrefixStore
 from hymt_local.engine.sampling import Chooser, Greedy, Sampled, check_sampling
-from hymt_local.engine.token_loop import PROMPT_SLICE, TokenLoop
 from hymt_local.errors import DecodeError, EngineError, EngineLoadError, EngineUnavailableError, ModelFileError
+from hymt_local.events import SamplingParams, TokenUsage
 
 TINY_MODEL_BYTES = 64 << 20
 """Below it one thread is fastest: several would mostly wait for each other."""
 SPIN_COUNT = "2000"
 """Of libgomp's barriers: with its default, decoding collapses as soon as other programs want the cores."""
 LOG_TAIL_LINES = 50
+PROMPT_SLICE = 256
+"""Most tokens per decode call; more are not computed faster, and progress is reported between two calls."""
+SLOTS = (16, 4, 1)
+"""Generations at once, by memory. Kernels compute 16 rows at a time; 8 cost as much as 16 without AVX-512."""
+CELLS_PER_SLOT = 256
+"""Of the shared KV cache: a paragraph, its prompt and its translation."""
+KV_SHARE = 0.25
+"""Of the free memory that several slots may add in cells beyond the context length."""
+KV_BYTES = 2
+"""Of an element of the cache (f16)."""
 
 _logger = logging.getLogger(__name__)
 _library_lock = threading.Lock()
@@ -61,6 +71,16 @@ class LlamaOptions:
     gpu_layers: int = 0
     """0 is the CPU alone, a negative number all layers."""
     use_mmap: bool = True
+    slots: int | None = None
+    """Generations decoded together, beside one interactive one; None: as many as memory allows, at most 16. Their
+    answers may differ from those of a generation alone where two tokens are almost equally likely."""
+    deterministic: bool = False
+    """One generation at a time, each computed from its first token: the answer depends on prompt and sampling alone,
+    to the last bit. Nothing is reused, and drafts are ignored."""
+    prefix_dir: Path | None = None
+    """Where states of fixed prompt beginnings are kept; None keeps them in memory only."""
+    prefix_bytes: int = DISK_BYTES
+    """Most bytes in that folder; 0 keeps no states at all."""
     name: str = ""
     """For `ModelInfo.name`; the file's own name for itself when empty."""
 
@@ -149,7 +169,7 @@ class LogSink:
 
 
 class LlamaBackend(Backend):
-    """One model in one context with one sequence, whose state is reused as far as the next prompt agrees with it.
+    """One model in one context, with a batcher to drive it.
 
     Args:
         library: The C library.
@@ -166,21 +186,28 @@ class LlamaBackend(Backend):
         options: LlamaOptions,
         on_progress: Callable[[float], bool],
     ) -> None:
+        self._closing = threading.Lock()
         self._owner = (os.getpid(), threading.get_ident())
         self._library = library
         self._path = header.path
         self._size_bytes = header.size_bytes
         self._uses_mmap = options.use_mmap
-        self._serial = 0
+        self._is_deterministic = options.deterministic
         self._file = header.path.open("rb")
         self._model: Any = None
         self._context: LlamaContext | None = None
+        self._batcher: Batcher | None = None
+        self._prefixes: PrefixStore | None = None
         try:
             self._model = _load_model(library, header, options=options, on_progress=on_progress)
             self._vocabulary = Vocabulary(library.api, self._model, header=header)
-            shape = _context_shape(header, options)
+            slots = choose_slots(header, options)
+            shape = _context_shape(header, options, slots=slots)
             self._context = LlamaContext(library.api, self._model, shape=shape, n_vocab=self._vocabulary.n_tokens)
-            self._info = self._describe(options, header=header, shape=shape)
+            self._info = self._describe(options, header=header, slots=slots)
+            if options.prefix_bytes and not options.deterministic:
+                self._prefixes = _open_prefixes(library, header, options=options, info=self._info)
+            self._batcher = self._make_batcher(self._context)
         except BaseException:
             self.close()
             raise
@@ -190,49 +217,71 @@ class LlamaBackend(Backend):
         """Facts about the loaded model."""
         return self._info
 
+    @property
+    def prefix_stats(self) -> PrefixStats:
+        """What keeping prompt beginnings did."""
+        return self._prefixes.stats if self._prefixes else PrefixStats()
+
+    @property
+    def tokenizes_anywhere(self) -> bool:
+        """Yes: the vocabulary never changes, and texts are cut so that any thread's stack is deep enough."""
+        return True
+
     def tokenize(self, text: str) -> tuple[int, ...]:
-        """Return the ids of plain text."""
-        self._check_usable()
-        return self._vocabulary.tokenize(text)
+        """Return the ids of plain text. From any thread of the process."""
+        with self._closing:
+            if self._batcher is None:
+                raise EngineError(f"the model {self._path.name} was closed", hint="open it again")
+            return self._vocabulary.tokenize(text)
 
-    def generate(self, request: GenerationRequest, is_cancelled: Callable[[], bool]) -> Iterator[GenerationEvent]:
-        """Return the events of one generation; starting another one ends this one with an error.
+    def can_open(self, request: GenerationRequest) -> bool:
+        """Return whether a slot and enough cells are free."""
+        return self._check_usable().can_open(request)
 
-        A `CancelFlag` also stops a decode call that is under way; any other callable is polled between calls. With
-        `max_tokens` 0 the prompt is read and nothing generated.
-        """
-        context = self._check_usable()
+    def open(self, request: GenerationRequest) -> int:
+        """Let a generation join at the next step; with `max_tokens` 0 its prompt is read and nothing generated."""
+        batcher = self._check_usable()
         self._check_request(request)
-        self._serial += 1
-        context.watch(is_cancelled if isinstance(is_cancelled, CancelFlag) else None)
-        return TokenLoop(
-            context,
-            self._vocabulary,
-            request=request,
-            chooser=self._chooser(request, context),
-            is_cancelled=is_cancelled,
-            check_usable=functools.partial(self._check_usable, self._serial),
-        ).events()
+        return batcher.open(request)
+
+    def step(self) -> list[Outcome]:
+        """Decode once, at most `PROMPT_SLICE` tokens."""
+        return self._check_usable().step()
+
+    def drop(self, ticket: int) -> GenerationDone:
+        """End an open generation."""
+        if self._batcher is None:
+            return GenerationDone(FinishReason.CANCELLED, TokenUsage())
+        return self._batcher.drop(ticket)
+
+    def interrupt(self) -> None:
+        """Abort the decode call under way; what it has computed by then is kept. From any thread."""
+        context = self._context
+        if context is not None:
+            context.interrupt()
 
     def close(self) -> None:
         """Free context and model; closing twice is fine."""
-        if self._context is not None:
-            self._context.close()
-        if self._model:
-            self._library.api.llama_model_free(self._model)
-        self._context = self._model = None
+        if self._batcher is not None:
+            self._batcher.close()
+        if self._prefixes is not None:
+            self._prefixes.close()
+        with self._closing:
+            if self._context is not None:
+                self._context.close()
+            if self._model:
+                self._library.api.llama_model_free(self._model)
+            self._batcher = self._context = self._model = None
         self._file.close()
 
-    def _check_usable(self, serial: int | None = None) -> LlamaContext:
-        if self._context is None:
+    def _check_usable(self) -> Batcher:
+        if self._batcher is None:
             raise EngineError(f"the model {self._path.name} was closed", hint="open it again")
         if self._owner != (os.getpid(), threading.get_ident()):
             raise EngineError(f"the model {self._path.name} was opened in another thread or process")
-        if serial is not None and serial != self._serial:
-            raise DecodeError("another generation has taken this one's place")
         if self._uses_mmap and os.fstat(self._file.fileno()).st_size < self._size_bytes:
             raise ModelFileError(f"{self._path} was cut short while in use", hint="restore the file")
-        return self._context
+        return self._batcher
 
     def _check_request(self, request: GenerationRequest) -> None:
         check_fits(request, context_length=self._info.context_length)
@@ -242,26 +291,86 @@ class LlamaBackend(Backend):
         if min(request.prompt) < 0 or max(request.prompt) >= self._info.vocab_size:
             raise DecodeError(f"the prompt has an id outside of 0 to {self._info.vocab_size - 1}")
 
-    def _chooser(self, request: GenerationRequest, context: LlamaContext) -> Chooser:
-        sampling = request.sampling
+    def _make_batcher(self, context: LlamaContext) -> Batcher:
+        return Batcher(
+            context,
+            slots=self._info.slots,
+            make_chooser=self._make_chooser,
+            piece=self._vocabulary.piece,
+            stop_ids=self._vocabulary.stop_ids,
+            prefixes=_ContextPrefixes(context, self._prefixes) if self._prefixes else None,
+            is_exact=self._is_deterministic,
+        )
+
+    def _make_chooser(self, sampling: SamplingParams) -> Chooser:
         if sampling.temperature == 0:
             return Greedy(sampling.repetition_penalty)
-        return Sampled(self._library.api, context.handle, sampling=sampling, n_vocab=self._info.vocab_size)
+        handle = self._context.handle if self._context else None
+        return Sampled(self._library.api, handle, sampling=sampling, n_vocab=self._info.vocab_size)
 
-    def _describe(self, options: LlamaOptions, *, header: GgufHeader, shape: ContextShape) -> ModelInfo:
+    def _describe(self, options: LlamaOptions, *, header: GgufHeader, slots: int) -> ModelInfo:
         api = self._library.api
         return ModelInfo(
             name=options.name or str(header.metadata.get("general.name", header.path.stem)),
             architecture=header.architecture,
             vocab_size=self._vocabulary.n_tokens,
-            context_length=shape.length,
+            context_length=_context_length(header, options),
             quantization=quantization_of(header),
             file_sha256=file_fingerprint(header),
             control_tokens=self._vocabulary.control_tokens,
             stop_ids=self._vocabulary.stop_ids,
             n_gpu_layers=_effective_gpu_layers(api, header, options),
             size_bytes=int(api.llama_model_size(self._model)),
+            slots=slots,
         )
+
+
+class _ContextPrefixes:
+    """Brings states from a store into a context and back."""
+
+    def __init__(self, context: LlamaContext, store: PrefixStore) -> None:
+        self._context = context
+        self._store = store
+
+    def restore(self, slot: int, tokens: list[int]) -> bool:
+        if not self._store.is_worth(len(tokens)):
+            return False
+        started = time.perf_counter()
+        state = self._store.get(tokens)
+        if state is None:
+            return False
+        if not self._context.restore(slot, state, n_tokens=len(tokens)):
+            self._store.forget(tokens)
+            return False
+        self._store.note_restored(len(tokens), time.perf_counter() - started)
+        return True
+
+    def save(self, slot: int, tokens: list[int]) -> None:
+        if self._store.is_worth(len(tokens)) and not self._store.has(tokens):
+            self._store.put(tokens, self._context.state(slot, len(tokens)))
+
+    def note_computed(self, n_tokens: int, seconds: float) -> None:
+        self._store.note_computed(n_tokens, seconds)
+
+
+def _open_prefixes(library: Library, header: GgufHeader, *, options: LlamaOptions, info: ModelInfo) -> PrefixStore:
+    """Return a store whose fingerprint names all that a state depends on; rope and LoRA are never overridden here."""
+    api = library.api
+    depends_on = {
+        "file": info.file_sha256,
+        "llama_cpp": importlib.metadata.version("llama-cpp-python"),
+        "state_version": int(getattr(api, "LLAMA_STATE_SEQ_VERSION", 0)),
+        "architecture": header.architecture,
+        "kv_bytes_per_token": kv_bytes_per_token(header),
+        "layers": str(header.of_architecture("block_count")),
+        "kv": ["f16", "f16"],
+        "flash_attention": True,
+        "unified": True,
+        "gpu_layers": info.n_gpu_layers,
+        "machine": platform.machine(),
+    }
+    fingerprint = json.dumps(depends_on, sort_keys=True)
+    return PrefixStore(options.prefix_dir, fingerprint=fingerprint, disk_bytes=options.prefix_bytes)
 
 
 def _load_model(
@@ -294,12 +403,44 @@ def _load_model(
     return model
 
 
-def _context_shape(header: GgufHeader, options: LlamaOptions) -> ContextShape:
+def _context_length(header: GgufHeader, options: LlamaOptions) -> int:
     trained_length = int(str(header.of_architecture("context_length")))
-    length = max(1, min(options.context_length, trained_length))
-    batch = min(PROMPT_SLICE, length)
+    return max(1, min(options.context_length, trained_length))
+
+
+def choose_slots(header: GgufHeader, options: LlamaOptions) -> int:
+    """Return how many generations to decode together: as asked for, or as many of `SLOTS` as memory allows."""
+    if options.deterministic:
+        return 1
+    if options.slots is not None:
+        return max(1, options.slots)
+    room_bytes = psutil.virtual_memory().available * KV_SHARE
+    n_given = _context_length(header, options)
+    for slots in SLOTS:
+        n_more = (slots + 1) * CELLS_PER_SLOT - n_given
+        if n_more * kv_bytes_per_token(header) <= room_bytes:
+            return slots
+    return 1
+
+
+def kv_bytes_per_token(header: GgufHeader) -> int:
+    """Return the bytes of one cell of the KV cache."""
+    n_heads = int(str(header.of_architecture("attention.head_count")))
+    n_kv_heads = int(str(header.of_architecture("attention.head_count_kv") or n_heads))
+    n_embedding = int(str(header.of_architecture("embedding_length")))
+    head_dim = int(str(header.of_architecture("attention.key_length") or n_embedding // n_heads))
+    return 2 * KV_BYTES * int(str(header.of_architecture("block_count"))) * n_kv_heads * head_dim
+
+
+def _context_shape(header: GgufHeader, options: LlamaOptions, *, slots: int) -> ContextShape:
+    length = _context_length(header, options)
+    n_sequences = slots + 1 if slots > 1 else 1
+    n_cells = length if slots == 1 else max(length, n_sequences * CELLS_PER_SLOT)
+    batch = min(PROMPT_SLICE, n_cells)
     return ContextShape(
-        length=length,
+        cells=n_cells,
+        sequences=n_sequences,
+        outputs=n_sequences if options.deterministic else n_sequences + LONG_SLICE,
         batch=batch,
         micro_batch=max(1, min(options.micro_batch, batch)),
         threads=options.threads or default_threads(header.size_bytes),

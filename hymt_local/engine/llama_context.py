@@ -1,4 +1,4 @@
-"""A llama context with one sequence: what it holds, what of it can be reused, and one checked call to decode more."""
+"""A llama context with many sequences in one cache, behind checked calls."""
 
 from __future__ import annotations
 
@@ -12,21 +12,25 @@ import numpy as np
 
 from hymt_local.engine.cancel import CancelFlag
 from hymt_local.engine.sampling import Logits
+from hymt_local.engine.slots import BatchDecoder, Run
 from hymt_local.errors import DecodeError, EngineLoadError
 
 CONTEXT_STEP = 256
 """llama.cpp rounds context lengths up to it."""
 
 _ABORTED = 2
-_SEQUENCE = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ContextShape:
     """Sizes of a context."""
 
-    length: int
-    """Tokens it can hold."""
+    cells: int
+    """Tokens it can hold, all sequences together."""
+    sequences: int
+    """Beside one that is used to save states."""
+    outputs: int
+    """Most tokens of one decode call whose logits are computed; at least `sequences`."""
     batch: int
     """Most tokens of one decode call."""
     micro_batch: int
@@ -36,8 +40,8 @@ class ContextShape:
     """Keep the KV cache and large products on the GPU."""
 
 
-class LlamaContext:
-    """Owns a llama context and its batch; knows the tokens whose state it holds.
+class LlamaContext(BatchDecoder):
+    """Owns a llama context and its batch. Every precondition of the C API is checked here: it would abort the process.
 
     Args:
         api: The module `llama_cpp.llama_cpp`.
@@ -53,21 +57,41 @@ class LlamaContext:
         self._api = api
         self._shape = shape
         self._n_vocab = n_vocab
-        self._tokens: list[int] = []
-        self._never = CancelFlag()
+        self._held = [0] * shape.sequences
+        self._rows_with_logits: frozenset[int] = frozenset()
+        self._views: dict[int, Logits] = {}
+        self._interruption = CancelFlag()
         self._abort_callback = native_abort_callback(api)
-        self._logits_address = 0
-        self._logits: Logits = np.empty(0, dtype=np.float32)
         self.handle = api.llama_init_from_model(model, _context_params(api, shape))
         if not self.handle:
             raise EngineLoadError(
-                f"llama.cpp could not create a context of {shape.length} tokens",
+                f"llama.cpp could not create a context of {shape.cells} tokens",
                 hint="close other programs, or set a smaller context_length",
             )
         self._memory = api.llama_get_memory(self.handle)
         self._batch = api.llama_batch_init(shape.batch, 0, 1)
         self._view_batch()
-        self.watch(None)
+        api.llama_set_abort_callback(self.handle, self._abort_callback, self._interruption.address)
+
+    @property
+    def n_slots(self) -> int:
+        """Sequences."""
+        return self._shape.sequences
+
+    @property
+    def n_cells(self) -> int:
+        """Tokens that all sequences hold together."""
+        return self._shape.cells
+
+    @property
+    def n_rows(self) -> int:
+        """Most tokens of one call."""
+        return self._shape.batch
+
+    @property
+    def n_outputs(self) -> int:
+        """Most tokens of one call whose logits are computed."""
+        return self._shape.outputs
 
     def close(self) -> None:
         """Free the context; closing twice is fine."""
@@ -76,89 +100,143 @@ class LlamaContext:
             self._api.llama_free(self.handle)
             self.handle = None
 
-    def watch(self, flag: CancelFlag | None) -> None:
-        """Let decode calls be aborted by this flag, which must live until the next call of `watch`."""
-        self._watched = flag or self._never
-        self._api.llama_set_abort_callback(self.handle, self._abort_callback, self._watched.address)
+    def interrupt(self) -> None:
+        """Make the decode call under way, or else the next one, return at once. From any thread."""
+        self._interruption.cancel()
 
-    def keep_prefix_of(self, prompt: Sequence[int]) -> int:
-        """Drop the state of all tokens but the longest common prefix with `prompt`; return its length.
+    def n_held(self, slot: int) -> int:
+        """Return how many tokens a sequence holds."""
+        return self._held[slot]
 
-        The last prompt token is never kept: it has to be decoded for its logits.
-        """
-        n_kept = min(_n_common(self._tokens, prompt), len(prompt) - 1)
-        if n_kept < len(self._tokens):
-            if not self._api.llama_memory_seq_rm(self._memory, _SEQUENCE, n_kept, -1):
-                self.clear()
-                return 0
-            del self._tokens[n_kept:]
-        return n_kept
-
-    def clear(self) -> None:
-        """Drop all state."""
-        self._api.llama_memory_clear(self._memory, False)
-        self._tokens.clear()
-
-    def decode(self, tokens: Sequence[int], *, with_logits: bool) -> bool:
-        """Compute the state of `tokens` after those already held.
-
-        Args:
-            tokens: At most `shape.batch` ids of the vocabulary.
-            with_logits: Compute the logits that follow the last one.
-
-        Returns:
-            False when the watched flag aborted it; what was computed by then is kept.
+    def decode(self, runs: Sequence[Run]) -> bool:
+        """Compute all runs; return False when it was interrupted.
 
         Raises:
-            DecodeError: llama.cpp failed; the context stays usable.
+            DecodeError: llama.cpp failed, or the runs are out of bounds; the context stays usable.
         """
-        n_held, n_new = len(self._tokens), len(tokens)
-        if not 0 < n_new <= self._shape.batch or n_held + n_new > self._shape.length:
-            raise DecodeError(f"{n_new} tokens after {n_held} do not fit a context of {self._shape.length}")
-        self._ids[:n_new] = tokens
-        self._positions[:n_new] = self._ascending[n_held : n_held + n_new]
-        self._wants_logits[n_new - 1] = with_logits
-        self._batch.n_tokens = n_new
+        self._check(runs)
+        rows_with_logits = self._fill(runs)
+        self._rows_with_logits = frozenset()
         status = self._api.llama_decode(self.handle, self._batch)
-        self._wants_logits[n_new - 1] = False
+        for row in rows_with_logits:
+            self._wants_logits[row] = False
         if status == 0:
-            self._tokens.extend(tokens)
+            self._rows_with_logits = frozenset(rows_with_logits)
+            for run in runs:
+                self._held[run.slot] += len(run.tokens)
             return True
+        for run in runs:
+            self._held[run.slot] = self._api.llama_memory_seq_pos_max(self._memory, run.slot) + 1
         if status == _ABORTED:
-            self._tokens.extend(tokens)
-            del self._tokens[self._api.llama_memory_seq_pos_max(self._memory, _SEQUENCE) + 1 :]
+            self._interruption.reset()
             return False
-        self.clear()
-        raise DecodeError(f"llama.cpp failed to decode {n_new} tokens after {n_held} (code {status})")
+        n_rows = sum(len(run.tokens) for run in runs)
+        raise DecodeError(f"llama.cpp failed to decode {n_rows} tokens of {len(runs)} sequences (code {status})")
 
-    def logits(self) -> Logits:
-        """Return the logits that the last decode call computed: shape [n_vocab], overwritten by the next call."""
-        row = self._api.llama_get_logits_ith(self.handle, -1)
-        if not row:
-            raise DecodeError("llama.cpp has no logits of the last token")
-        address = ctypes.addressof(row.contents)
-        if address != self._logits_address:
-            self._logits_address = address
-            self._logits = np.ctypeslib.as_array(row, shape=(self._n_vocab,))
-        return self._logits
+    def logits(self, row: int) -> Logits:
+        """Return the logits of a token of the last call: shape [n_vocab], overwritten by the next call."""
+        address = self._api.llama_get_logits_ith(self.handle, row) if row in self._rows_with_logits else None
+        if not address:
+            raise DecodeError(f"llama.cpp has no logits of row {row}")
+        key = ctypes.addressof(address.contents)
+        view = self._views.get(key)
+        if view is None:  # making a view takes longer than the largest logit
+            view = self._views[key] = np.ctypeslib.as_array(address, shape=(self._n_vocab,))
+        return view
+
+    def truncate(self, slot: int, n_kept: int) -> bool:
+        """Drop all tokens but the first ones; return False when that failed and nothing is left."""
+        if self._api.llama_memory_seq_rm(self._memory, slot, n_kept, -1):
+            self._held[slot] = min(self._held[slot], n_kept)
+            return True
+        self._api.llama_memory_seq_rm(self._memory, slot, -1, -1)  # a whole sequence always goes
+        self._held[slot] = 0
+        return False
+
+    def copy(self, source: int, target: int, n_tokens: int) -> None:
+        """Let an empty sequence share the first tokens of another."""
+        if self._held[target] or n_tokens > self._held[source] or source == target:
+            raise DecodeError(f"sequence {target} cannot take {n_tokens} tokens of sequence {source}")
+        self._api.llama_memory_seq_cp(self._memory, source, target, 0, n_tokens)
+        self._held[target] = n_tokens
+
+    def state(self, slot: int, n_tokens: int) -> bytes:
+        """Return the state of the first tokens of a sequence.
+
+        Raises:
+            DecodeError: it holds fewer, or llama.cpp failed.
+        """
+        spare = self._shape.sequences
+        if not 0 < n_tokens <= self._held[slot]:
+            raise DecodeError(f"sequence {slot} does not hold {n_tokens} tokens")
+        self._api.llama_memory_seq_cp(self._memory, slot, spare, 0, n_tokens)
+        size = self._api.llama_state_seq_get_size(self.handle, spare)
+        buffer = (ctypes.c_uint8 * size)()
+        n_bytes = self._api.llama_state_seq_get_data(self.handle, buffer, size, spare)
+        self._api.llama_memory_seq_rm(self._memory, spare, -1, -1)
+        if not n_bytes:
+            raise DecodeError(f"llama.cpp could not save {n_tokens} tokens")
+        return bytes(memoryview(buffer)[:n_bytes])
+
+    def restore(self, slot: int, state: bytes, *, n_tokens: int) -> bool:
+        """Let a sequence hold a state and nothing else; False, and it is empty, when that is not one of `n_tokens`.
+
+        The state must come from `state` of a context of the same kind, unharmed: llama.cpp believes what it reads.
+        """
+        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        self.truncate(slot, 0)
+        api, memory = self._api, self._memory
+        n_bytes = api.llama_state_seq_set_data(self.handle, buffer, len(state), slot)
+        first, last = api.llama_memory_seq_pos_min(memory, slot), api.llama_memory_seq_pos_max(memory, slot)
+        if n_bytes == len(state) and (first, last) == (0, n_tokens - 1):
+            self._held[slot] = n_tokens
+            return True
+        self.truncate(slot, 0)
+        return False
+
+    def _check(self, runs: Sequence[Run]) -> None:
+        n_rows = sum(len(run.tokens) for run in runs)
+        if not 0 < n_rows <= self._shape.batch or sum(run.n_logits for run in runs) > self._shape.outputs:
+            raise DecodeError(f"{n_rows} tokens do not fit a batch of {self._shape.batch}")
+        for run in runs:
+            is_next = run.tokens and run.start == self._held[run.slot] and 0 <= run.n_logits <= len(run.tokens)
+            if not is_next or run.start + len(run.tokens) > self._shape.cells:
+                raise DecodeError(
+                    f"{len(run.tokens)} tokens at {run.start} do not fit a context of {self._shape.cells}"
+                )
+            if min(run.tokens) < 0 or max(run.tokens) >= self._n_vocab:
+                raise DecodeError(f"a token is outside of 0 to {self._n_vocab - 1}")
+
+    def _fill(self, runs: Sequence[Run]) -> list[int]:
+        """Write the runs into the batch; return the rows whose logits are wanted."""
+        wanted: list[int] = []
+        row = 0
+        for run in runs:
+            end = row + len(run.tokens)
+            self._ids[row:end] = run.tokens
+            self._positions[row:end] = self._ascending[run.start : run.start + len(run.tokens)]
+            wanted += range(end - run.n_logits, end)
+            for index in range(row, end):
+                if self._sequences[index] != run.slot:
+                    self._sequences[index] = run.slot
+                    self._batch.seq_id[index][0] = run.slot
+            row = end
+        for index in wanted:
+            self._wants_logits[index] = True
+        self._batch.n_tokens = row
+        return wanted
 
     def _view_batch(self) -> None:
         size = (self._shape.batch,)
         self._ids = np.ctypeslib.as_array(self._batch.token, shape=size)
         self._positions = np.ctypeslib.as_array(self._batch.pos, shape=size)
         self._wants_logits = np.ctypeslib.as_array(self._batch.logits, shape=size)
-        self._ascending = np.arange(self._shape.length, dtype=np.int32)
+        self._ascending = np.arange(self._shape.cells, dtype=np.int32)
         self._wants_logits[:] = 0
+        self._sequences = [0] * self._shape.batch
         for index in range(self._shape.batch):
             self._batch.n_seq_id[index] = 1
-            self._batch.seq_id[index][0] = _SEQUENCE
-
-
-def _n_common(held: Sequence[int], wanted: Sequence[int]) -> int:
-    for index, (held_token, token) in enumerate(zip(held, wanted, strict=False)):
-        if held_token != token:
-            return index
-    return min(len(held), len(wanted))
+            self._batch.seq_id[index][0] = 0
 
 
 def native_abort_callback(api: Any) -> Any:
@@ -177,11 +255,13 @@ def native_function(name: str) -> Any:
 
 def _context_params(api: Any, shape: ContextShape) -> Any:
     params = api.llama_context_default_params()
-    params.n_ctx = -(-shape.length // CONTEXT_STEP) * CONTEXT_STEP  # 0 would mean the trained length: 32 GiB for a 7B
+    params.n_ctx = -(-shape.cells // CONTEXT_STEP) * CONTEXT_STEP  # 0 would mean the trained length: 32 GiB for a 7B
     params.n_batch = shape.batch
     params.n_ubatch = shape.micro_batch
-    params.n_seq_max = 1
-    params.n_outputs_max = 1  # one row of logits instead of one per token of a batch; below n_seq_max it aborts
+    params.n_seq_max = shape.sequences + 1  # one to save states from
+    params.n_outputs_max = max(
+        shape.outputs, params.n_seq_max
+    )  # instead of a row of logits per token of a batch; below n_seq_max it aborts
     params.n_threads = shape.threads
     params.n_threads_batch = shape.threads
     params.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_ENABLED

@@ -23,11 +23,12 @@ Logits = NDArray[np.float32]
 class Chooser(Protocol):
     """Chooses tokens one after the other; knows what it has chosen."""
 
-    def choose(self, logits: Logits) -> int:
+    def choose(self, logits: Logits, *, row: int = -1) -> int:
         """Return the id of the next token.
 
         Args:
-            logits: Shape [n_vocab], of the context's last output; may be changed.
+            logits: Shape [n_vocab]; may be changed.
+            row: Their place in the context's last call, -1 for the last output.
 
         Raises:
             DecodeError: a logit is NaN.
@@ -57,7 +58,7 @@ class Greedy:
         self._penalty = np.float32(repetition_penalty)
         self._recent: deque[int] = deque(maxlen=PENALTY_WINDOW)
 
-    def choose(self, logits: Logits) -> int:
+    def choose(self, logits: Logits, *, row: int = -1) -> int:
         """Return the id of the next token."""
         if self._recent and self._penalty != 1:
             penalized = list(set(self._recent))
@@ -79,7 +80,7 @@ class Sampled:
 
     Args:
         library: The module `llama_cpp.llama_cpp`.
-        context: The llama context whose last output is sampled.
+        context: The llama context whose outputs are sampled.
         sampling: Temperature above 0.
         n_vocab: Size of the vocabulary.
     """
@@ -93,10 +94,10 @@ class Sampled:
                 raise DecodeError("llama.cpp could not make a sampler")
             library.llama_sampler_chain_add(self._chain, sampler)
 
-    def choose(self, logits: Logits) -> int:
+    def choose(self, logits: Logits, *, row: int = -1) -> int:
         """Return the id of the next token."""
         checked_argmax(logits)
-        return int(self._library.llama_sampler_sample(self._chain, self._context, -1))
+        return int(self._library.llama_sampler_sample(self._chain, self._context, row))
 
     def close(self) -> None:
         """Free the chain."""

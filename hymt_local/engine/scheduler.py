@@ -7,16 +7,17 @@ goes back to the loop of whoever asked, so consumers on several loops may share 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import copy
 import functools
 import heapq
 import itertools
 import logging
+import math
 import threading
+import time
 import weakref
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from hymt_local.engine.base import (
@@ -31,13 +32,14 @@ from hymt_local.engine.base import (
 )
 from hymt_local.engine.cancel import CancelFlag
 from hymt_local.errors import DecodeError, EngineError, EngineLoadError, HymtError
-from hymt_local.events import TokenUsage
+from hymt_local.events import Priority, TokenUsage
 
 STACK_BYTES = 64 << 20
 """llama.cpp's tokenizer recurses once per character of a run (std::regex): the default stack overflows."""
 _TEXTS_PER_CALL = 32
-"""Texts tokenized between two tokens of a running generation: about 5 ms."""
+"""Texts tokenized between two steps: about 5 ms."""
 _PROGRESS_STEP = 0.01
+_INTERRUPT_S = 2.0
 _EXIT_JOIN_S = 5.0
 
 _logger = logging.getLogger(__name__)
@@ -48,8 +50,8 @@ T = TypeVar("T")
 class ThreadedEngine(Engine):
     """Gives a backend a thread and a queue; loads it on first use.
 
-    Generations run one at a time: INTERACTIVE before REQUEST before DOCUMENT, first come first served inside a class;
-    a running one is never preempted. Tokenizing is served between the tokens of a running generation. A failed load is
+    As many generations run at once as the backend has room for; the others wait: INTERACTIVE before REQUEST before
+    DOCUMENT, first come first served inside a class. Tokenizing is served beside or between the steps. A failed load is
     raised to everybody who waits, and the next use tries again. Safe to use from several loops and threads.
 
     Args:
@@ -73,7 +75,11 @@ class ThreadedEngine(Engine):
         ids: list[tuple[int, ...]] = []
         for start in range(0, len(texts), _TEXTS_PER_CALL):
             part = texts[start : start + _TEXTS_PER_CALL]
-            ids += await self._call(functools.partial(_tokenize, part))
+            backend = self._worker.busy_tokenizer
+            if backend is None:
+                ids += await self._call(functools.partial(_tokenize, part))
+            else:
+                ids += await asyncio.to_thread(_tokenize_aside, part, backend)
         return ids
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent, None]:
@@ -202,7 +208,8 @@ class _Worker:
         self._calls: deque[_Call[Any]] = deque()
         self._waiting: list[tuple[int, int, _Generation]] = []
         self._order = itertools.count()
-        self._running: _Generation | None = None
+        self._running: dict[int, _Generation] = {}
+        self._interrupted_at = -math.inf
         self._backend: Backend | None = None
         self._thread: threading.Thread | None = None
         self._is_closing = False
@@ -212,6 +219,12 @@ class _Worker:
 
     # Called from any thread.
 
+    @property
+    def busy_tokenizer(self) -> Backend | None:
+        """The backend when its thread is busy and it can tokenize elsewhere: a step may take a second."""
+        backend = self._backend
+        return backend if self._running and backend is not None and backend.tokenizes_anywhere else None
+
     def submit(self, work: _Call[Any] | _Generation) -> None:
         with self._changed:
             if self._is_closing:
@@ -220,6 +233,7 @@ class _Worker:
                 self._thread = _start_thread(self._run, f"hymt-engine-{self._name}")
             if isinstance(work, _Generation):
                 heapq.heappush(self._waiting, (work.request.priority, next(self._order), work))
+                self._hurry_for(work)
             else:
                 self._calls.append(work)
             self._changed.notify()
@@ -229,6 +243,7 @@ class _Worker:
         with self._changed:
             if isinstance(work, _Generation):
                 work.flag.cancel()
+                self._stop_step_for_nobody()
                 self._waiting = [entry for entry in self._waiting if entry[2] is not work]
                 heapq.heapify(self._waiting)
             elif work in self._calls:
@@ -238,8 +253,8 @@ class _Worker:
         """Cancel everything and let the thread end; return False when there is none to wait for."""
         with self._changed:
             self._is_closing = True
-            if self._running is not None:
-                self._running.flag.cancel()
+            if self._backend is not None:
+                self._backend.interrupt()
             self._changed.notify()
             is_alive = self._thread is not None and not self._has_ended
             if is_alive and when_ended is not None:
@@ -254,6 +269,20 @@ class _Worker:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout_s)
 
+    def _hurry_for(self, work: _Generation) -> None:
+        """Cut the step under way short for the first interactive generation; not again and again, or it never ends."""
+        running = [generation.request.priority for generation in self._running.values()]
+        if work.request.priority is not Priority.INTERACTIVE or not running or Priority.INTERACTIVE in running:
+            return
+        now = time.monotonic()
+        if self._backend is not None and now - self._interrupted_at >= _INTERRUPT_S:
+            self._interrupted_at = now
+            self._backend.interrupt()
+
+    def _stop_step_for_nobody(self) -> None:
+        if self._backend is not None and self._running and all(work.flag() for work in self._running.values()):
+            self._backend.interrupt()
+
     # Called on the engine thread.
 
     def _run(self) -> None:
@@ -265,7 +294,7 @@ class _Worker:
 
     def _wait_for_work(self) -> bool:
         with self._changed:
-            self._changed.wait_for(lambda: self._is_closing or self._calls or self._waiting)
+            self._changed.wait_for(lambda: self._is_closing or self._calls or self._waiting or self._running)
             return not self._is_closing
 
     def _step(self) -> None:
@@ -273,9 +302,11 @@ class _Worker:
         if backend is None:
             return
         self._serve_calls(backend)
-        generation = self._take_next()
-        if generation is not None:
-            self._generate(backend, generation)
+        self._drop_cancelled(backend)
+        while self._admit_next(backend):
+            pass
+        if self._running:
+            self._advance(backend)
 
     def _load(self) -> Backend | None:
         self._reported = 0.0
@@ -304,35 +335,51 @@ class _Worker:
             if call is not None:
                 call.run(backend)
 
-    def _take_next(self) -> _Generation | None:
+    def _drop_cancelled(self, backend: Backend) -> None:
+        for ticket, generation in list(self._running.items()):
+            if generation.flag():
+                self._finish_one(ticket).put(backend.drop(ticket))
+
+    def _admit_next(self, backend: Backend) -> bool:
+        """Start the first waiting generation if there is room for it; nobody overtakes it."""
         with self._changed:
             if self._is_closing or not self._waiting:
-                return None
-            self._running = heapq.heappop(self._waiting)[2]
-            return self._running
-
-    def _generate(self, backend: Backend, generation: _Generation) -> None:
+                return False
+            generation = self._waiting[0][2]
+            if self._running and not backend.can_open(generation.request):
+                return False
+            heapq.heappop(self._waiting)
         try:
-            events = backend.generate(generation.request, generation.flag)
-            with contextlib.ExitStack() as stack:
-                if isinstance(events, Generator):
-                    stack.callback(events.close)
-                self._forward(events, backend, generation)
+            ticket = backend.open(generation.request)
         except Exception as error:
             generation.fail(_typed(error, DecodeError))
-        finally:
-            self._running = None
+        else:
+            with self._changed:
+                self._running[ticket] = generation
+        return True
 
-    def _forward(self, events: Iterator[GenerationEvent], backend: Backend, generation: _Generation) -> None:
-        for event in events:
-            generation.put(event)
-            if isinstance(event, GenerationDone):
-                return
-            if generation.flag():
-                generation.end_cancelled()
-                return
-            self._serve_calls(backend)
-        raise DecodeError("the engine ended a generation without a reason")
+    def _advance(self, backend: Backend) -> None:
+        try:
+            outcomes = backend.step()
+        except Exception as error:
+            self._fail_running(backend, _typed(error, DecodeError))
+            return
+        for ticket, event in outcomes:
+            if isinstance(event, Exception):
+                self._finish_one(ticket).fail(_typed(event, DecodeError))
+            elif isinstance(event, GenerationDone):
+                self._finish_one(ticket).put(event)
+            else:
+                self._running[ticket].put(event)
+
+    def _fail_running(self, backend: Backend, error: HymtError) -> None:
+        for ticket in list(self._running):
+            self._finish_one(ticket).fail(error)
+            backend.drop(ticket)
+
+    def _finish_one(self, ticket: int) -> _Generation:
+        with self._changed:
+            return self._running.pop(ticket)
 
     def _fail_all(self, error: HymtError) -> None:
         for work in self._take_all():
@@ -340,7 +387,9 @@ class _Worker:
 
     def _take_all(self) -> list[_Call[Any] | _Generation]:
         with self._changed:
-            work: list[_Call[Any] | _Generation] = [*self._calls, *(entry[2] for entry in self._waiting)]
+            waiting = [entry[2] for entry in self._waiting]
+            work: list[_Call[Any] | _Generation] = [*self._calls, *waiting, *self._running.values()]
+            self._running.clear()
             self._calls.clear()
             self._waiting.clear()
             return work
@@ -366,6 +415,13 @@ class _Worker:
 
 def _tokenize(texts: Sequence[str], backend: Backend) -> list[tuple[int, ...]]:
     return [backend.tokenize(text) for text in texts]
+
+
+def _tokenize_aside(texts: Sequence[str], backend: Backend) -> list[tuple[int, ...]]:
+    try:
+        return _tokenize(texts, backend)
+    except Exception as error:
+        raise _typed(error, EngineError) from error
 
 
 def _start_thread(target: Callable[[], None], name: str) -> threading.Thread:

@@ -22,6 +22,7 @@ from hymt_local.engine.base import (
     TokensGenerated,
 )
 from hymt_local.engine.context import check_fits
+from hymt_local.engine.one_by_one import OneByOneBackend
 from hymt_local.engine.utf8 import encode_text
 from hymt_local.errors import EngineLoadError
 from hymt_local.events import TokenUsage
@@ -119,7 +120,7 @@ class Calls:
     """Identifiers of the threads that entered the backend."""
 
 
-class ScriptedBackend(Backend):
+class ScriptedBackend(OneByOneBackend):
     """Plays `script`, one behaviour per generation.
 
     Args:
@@ -127,6 +128,7 @@ class ScriptedBackend(Backend):
         control_tokens: What `info.control_tokens` says.
         context_length: Tokens that prompt and answer may have together.
         tokenize_error: Raised by every `tokenize` when given.
+        slots: Generations at once.
     """
 
     def __init__(
@@ -135,7 +137,9 @@ class ScriptedBackend(Backend):
         control_tokens: Mapping[str, int] | None = None,
         context_length: int = 4096,
         tokenize_error: Exception | None = None,
+        slots: int = 1,
     ) -> None:
+        super().__init__(slots)
         self.calls = Calls()
         self._script = script or (Echo(),)
         self._tokenize_error = tokenize_error
@@ -147,6 +151,7 @@ class ScriptedBackend(Backend):
             quantization="none",
             file_sha256="0" * 64,
             control_tokens=dict(control_tokens or {}),
+            slots=slots,
         )
 
     @property
@@ -162,38 +167,38 @@ class ScriptedBackend(Backend):
             raise self._tokenize_error
         return tuple(encode_text(text))
 
-    def generate(self, request: GenerationRequest, is_cancelled: Callable[[], bool]) -> Iterator[GenerationEvent]:
-        """Play the next behaviour."""
+    def open(self, request: GenerationRequest) -> int:
+        """Start the next behaviour."""
         self.calls.threads.add(threading.get_ident())
-        behaviour = self._script[min(len(self.calls.requests), len(self._script) - 1)]
         self.calls.requests.append(request)
         check_fits(request, context_length=self._info.context_length)
-        return _Performance(request, is_cancelled).play(behaviour)
+        return super().open(request)
+
+    def play(self, request: GenerationRequest) -> Iterator[GenerationEvent | None]:
+        """Play the behaviour of the request that was opened last."""
+        behaviour = self._script[min(len(self.calls.requests), len(self._script)) - 1]
+        return _Performance(request).play(behaviour)
 
     def close(self) -> None:
         """Count the call."""
         self.calls.threads.add(threading.get_ident())
         self.calls.n_closed += 1
+        super().close()
 
 
 class _Performance:
-    def __init__(self, request: GenerationRequest, is_cancelled: Callable[[], bool]) -> None:
+    def __init__(self, request: GenerationRequest) -> None:
         self._request = request
-        self._is_cancelled = is_cancelled
         self._n_output = 0
 
-    def play(self, behaviour: Behaviour) -> Iterator[GenerationEvent]:
+    def play(self, behaviour: Behaviour) -> Iterator[GenerationEvent | None]:
         if isinstance(behaviour, Gated):
             yield from self._read_in_steps(behaviour.steps, behaviour)
-            if self._is_cancelled():
-                yield self._done(FinishReason.CANCELLED)
-                return
             behaviour = behaviour.then
         yield PromptRead(self._n_prompt, self._n_prompt)
         if isinstance(behaviour, Hang):
             behaviour.started.set()
-            self._wait_for(threading.Event())
-            yield self._done(FinishReason.CANCELLED)
+            yield from _wait_for(threading.Event())
         elif isinstance(behaviour, Crash):
             yield from self._tokens(Reply(behaviour.data))
             raise behaviour.error
@@ -207,7 +212,8 @@ class _Performance:
     def _answer(self, behaviour: Reply | Echo | Loop) -> Iterator[GenerationEvent]:
         answer = self._as_reply(behaviour)
         yield from self._tokens(answer)
-        yield self._done(FinishReason.CANCELLED if self._is_cancelled() else answer.reason)
+        usage = TokenUsage(prompt_tokens=self._n_prompt, output_tokens=self._n_output)
+        yield GenerationDone(answer.reason, usage)
 
     def _as_reply(self, behaviour: Reply | Echo | Loop) -> Reply:
         budget = self._request.max_tokens
@@ -221,31 +227,24 @@ class _Performance:
             return replace(behaviour, data=behaviour.data[:budget], reason=FinishReason.LENGTH)
         return behaviour
 
-    def _read_in_steps(self, steps: int, gated: Gated) -> Iterator[GenerationEvent]:
+    def _read_in_steps(self, steps: int, gated: Gated) -> Iterator[GenerationEvent | None]:
         for step in range(1, steps):
             yield PromptRead(self._n_prompt * step // steps, self._n_prompt)
             gated.started.set()
-            self._wait_for(gated.gate)
-            if self._is_cancelled():
-                return
-
-    def _wait_for(self, gate: threading.Event) -> None:
-        while not gate.wait(_POLL_S):
-            if self._is_cancelled():
-                return
+            yield from _wait_for(gated.gate)
 
     def _tokens(self, answer: Reply) -> Iterator[GenerationEvent]:
         for start in range(0, len(answer.data), answer.chunk):
-            if self._is_cancelled():
-                return
             data = answer.data[start : start + answer.chunk]
             self._n_output += len(data)
             yield TokensGenerated(
                 tuple(data), data, (answer.probability,) * len(data) if self._request.probabilities else ()
             )
 
-    def _done(self, reason: FinishReason) -> GenerationDone:
-        return GenerationDone(reason, TokenUsage(prompt_tokens=self._n_prompt, output_tokens=self._n_output))
+
+def _wait_for(gate: threading.Event) -> Iterator[None]:
+    while not gate.wait(_POLL_S):
+        yield None
 
 
 def open_scripted(

@@ -21,7 +21,7 @@ from hymt_local.engine.scripted import Hang, Reply, ScriptedBackend, open_script
 class DeafBackend(ScriptedBackend):
     """Never notices that it is cancelled, like a kernel that hangs."""
 
-    def generate(self, request: GenerationRequest, is_cancelled: Callable[[], bool]) -> Iterator[GenerationEvent]:
+    def play(self, request: GenerationRequest) -> Iterator[GenerationEvent]:
         """Answer nothing for ever."""
         announce()
         threading.Event().wait()

@@ -18,6 +18,8 @@ from hymt_local.language import LANGUAGES
 from tests.cli.conftest import Completed, RunHymt
 from tests.toy_models import write_toy_model
 
+pytestmark = pytest.mark.usefixtures("no_trial")
+
 ANY_ID = "Hunyuan-MT-7B"
 NO_LLAMA = 'import sys\nsys.modules["llama_cpp"] = None\n'
 
@@ -56,7 +58,7 @@ def test_the_version_is_printed(hymt: RunHymt) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["models"], "`hymt models` needs one of: import, list, use"),
+        (["models"], "`hymt models` needs one of: fit, import, list, pull, rm, use, verify"),
         (["config"], "`hymt config` needs one of: path, schema, set, show"),
         (["models", "lst"], "no such command 'lst'"),
         (["config", "set", "threads"], "missing argument 'VALUE'"),
@@ -100,7 +102,8 @@ def test_models_list_names_the_catalog_before_anything_is_installed(hymt_here: R
     done = hymt_here("models", "list")
     assert (done.status, done.err) == (
         0,
-        "note: no model is installed: `hymt models import FILE.gguf` adds a file you have\n",
+        "note: no model is installed: `hymt models pull` fetches one, "
+        "`hymt models import FILE.gguf` adds a file you have\n",
     )
     for model_id in ("Hy-MT2-1.8B", "Hunyuan-MT-7B", "Hunyuan-MT-Chimera-7B"):
         assert f" {model_id} " in done.text
@@ -289,8 +292,8 @@ def test_doctor_on_a_sound_installation(hymt_here: RunHymt, toy: Path) -> None:
     done = hymt_here("doctor", "--json")
     checks = checks_of(done)
     assert list(checks) == [
-        "python", "engine", "memory", "environment", "configuration", "model", "data folder", "phrase cache",
-        "terminal",
+        "python", "compiler", "processor", "engine", "gpu", "memory", "environment", "configuration", "model", "fit",
+        "data folder", "phrase cache", "network", "terminal",
     ]  # fmt: skip
     assert {check["status"] for check in checks.values()} <= {"ok", "warn"}
     assert checks["engine"]["found"].startswith("llama-cpp-python 0.")
@@ -378,8 +381,10 @@ def test_bench_measures_a_model(hymt_here: RunHymt, toy: Path) -> None:
     result = parsed(hymt_here("bench", "-m", ANY_ID, "--json", *sizes))
     assert set(result) == {
         "model", "quantization", "machine", "load_s", "prompt_tokens", "prompt_tokens_per_s", "output_tokens",
-        "output_tokens_per_s", "runs",
+        "output_tokens_per_s", "batch", "draft_ratio", "prefix_ratio", "runs",
     }  # fmt: skip
+    assert [point["generations"] for point in result["batch"]] == [1, 2, 4, 8, 16]
+    assert 0 < result["prefix_ratio"] < 10
     assert (result["model"], result["prompt_tokens"], result["runs"]) == ("Hunyuan-MT-7B:F32", 16, 2)
     assert result["load_s"] > 0
     assert result["prompt_tokens_per_s"] > 0

@@ -360,7 +360,7 @@ def test_the_program_reaches_the_commands(broken: Path, capsys: pytest.CaptureFi
     assert run_program(["convert", "repair", str(broken)]) == 0
     assert run_program(["convert", "verify", str(broken), "--header-only"]) == 0
     assert run_program(["models", "verify", "--help"]) == 0
-    assert "Usage: hymt models verify [OPTIONS] FILE..." in capsys.readouterr().out
+    assert "Usage: hymt models verify [OPTIONS] [MODEL... | FILE...]" in capsys.readouterr().out
     assert run_program(["models", "verify", str(broken.with_name("missing.gguf"))]) == 3
     assert capsys.readouterr().err.startswith("error: there is no file ")
 

@@ -28,7 +28,7 @@ def test_a_prompt_longer_than_the_budget_ends_with_length() -> None:
 def test_a_cancelled_echo_stops_at_the_next_word() -> None:
     backend = EchoBackend()
     request = GenerationRequest(backend.tokenize("one two three"), max_tokens=100)
-    answers = iter([False, True])
+    answers = iter([False, False, True])
     *events, done = backend.generate(request, lambda: next(answers))
     assert [event.data for event in events if isinstance(event, TokensGenerated)] == [b"one"]
     assert isinstance(done, GenerationDone)

@@ -2,12 +2,15 @@ import asyncio
 import logging
 import math
 import os
+import random
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import aclosing
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -22,10 +25,21 @@ from hymt_local.engine.base import (
     TokensGenerated,
 )
 from hymt_local.engine.cancel import CancelFlag
-from hymt_local.engine.llama import LlamaBackend, LlamaOptions, LogSink, default_threads, open_llama_backend
+from hymt_local.engine.draft import DraftMeter
+from hymt_local.engine.gguf_file import read_header
+from hymt_local.engine.llama import (
+    LlamaBackend,
+    LlamaOptions,
+    LogSink,
+    choose_slots,
+    default_threads,
+    kv_bytes_per_token,
+    open_llama_backend,
+)
 from hymt_local.engine.llama_vocabulary import stop_ids
 from hymt_local.engine.sampling import Greedy, check_sampling
 from hymt_local.engine.scheduler import ThreadedEngine
+from hymt_local.engine.slots import Run
 from hymt_local.errors import (
     ConfigError,
     DecodeError,
@@ -34,7 +48,7 @@ from hymt_local.errors import (
     EngineUnavailableError,
     ModelFileError,
 )
-from hymt_local.events import SamplingParams
+from hymt_local.events import Priority, SamplingParams
 from tests.toy_models import CONTROL_TOKENS, DOLLAR, ToyGeometry, ToyModel, control_id, write_toy_model
 
 pytestmark = pytest.mark.llama
@@ -81,9 +95,15 @@ def done(events: list[GenerationEvent]) -> GenerationDone:
 def logits_after(backend: LlamaBackend, tokens: tuple[int, ...]) -> "np.ndarray[tuple[int], np.dtype[np.float32]]":
     context = backend._context
     assert context is not None
-    context.clear()
-    context.decode(tokens, with_logits=True)
-    return context.logits().copy()
+    for slot in range(context.n_slots):
+        context.truncate(slot, 0)
+    for start in range(0, len(tokens), context.n_rows):
+        part = tokens[start : start + context.n_rows]
+        context.decode([Run(0, start, part, 1)])
+    logits = context.logits(len(part) - 1).copy()
+    context.truncate(0, 0)
+    backend._batcher = backend._make_batcher(context)
+    return logits
 
 
 # What the model is
@@ -343,18 +363,26 @@ def test_a_prompt_is_cancelled_between_its_slices(backend: LlamaBackend) -> None
     assert play(backend, GenerationRequest(LONG_PROMPT, 4))[0] == PromptRead(256, 700)
 
 
-def test_a_decode_call_under_way_is_aborted_and_the_context_stays_right(backend: LlamaBackend) -> None:
+def test_a_decode_call_is_interrupted_and_the_context_stays_right(backend: LlamaBackend) -> None:
     expected = logits_after(backend, LONG_PROMPT[:200])
-    context, flag = backend._context, CancelFlag()
+    context = backend._context
     assert context is not None
-    context.clear()
-    flag.cancel()
-    context.watch(flag)
-    assert context.decode(LONG_PROMPT[:200], with_logits=True) is False
-    assert context.keep_prefix_of(LONG_PROMPT) == 0
-    context.watch(None)
-    assert context.decode(LONG_PROMPT[:200], with_logits=True) is True
-    assert np.array_equal(context.logits(), expected)
+    run = Run(3, 0, LONG_PROMPT[:200], 1)
+    backend.interrupt()
+    assert context.decode([run]) is False
+    assert context.n_held(3) == 0
+    assert context.decode([run]) is True
+    assert np.array_equal(context.logits(199), expected)
+
+
+def test_an_interrupted_generation_goes_on_as_if_nothing_had_happened(backend: LlamaBackend) -> None:
+    request = GenerationRequest(PROMPT, 20)
+    expected = answer(backend, request)
+    ids: list[int] = []
+    for event in backend.generate(request, never):
+        backend.interrupt()
+        ids += event.ids if isinstance(event, TokensGenerated) else ()
+    assert ids == expected
 
 
 async def test_leaving_while_a_long_prompt_is_read_frees_the_engine_for_the_next(toy_path: Path) -> None:
@@ -378,26 +406,31 @@ def test_an_engine_that_was_closed_refuses_work(toy_path: Path) -> None:
     backend.close()
     uses: list[Callable[[], object]] = [
         lambda: backend.tokenize("a"),
-        lambda: backend.generate(GenerationRequest(PROMPT, 5), never),
-        lambda: next(running),
+        lambda: backend.open(GenerationRequest(PROMPT, 5)),
+        lambda: backend.can_open(GenerationRequest(PROMPT, 5)),
+        backend.step,
+        lambda: list(running),
     ]
     for use in uses:
         with pytest.raises(EngineError, match="closed"):
             use()
 
 
-def test_another_thread_is_refused(backend: LlamaBackend) -> None:
+def test_another_thread_is_refused_but_for_tokenizing(backend: LlamaBackend) -> None:
     errors: list[EngineError] = []
+    ids: list[tuple[int, ...]] = []
 
     def use() -> None:
+        ids.append(backend.tokenize("a"))
         try:
-            backend.tokenize("a")
+            backend.step()
         except EngineError as error:
             errors.append(error)
 
     thread = threading.Thread(target=use)
     thread.start()
     thread.join()
+    assert ids == [backend.tokenize("a")]
     assert "another thread" in errors[0].message
 
 
@@ -407,13 +440,18 @@ def test_a_forked_child_is_refused_instead_of_hanging(backend: LlamaBackend, mon
         play(backend, GenerationRequest(PROMPT, 5))
 
 
-def test_a_second_generation_ends_the_first_with_an_error(backend: LlamaBackend) -> None:
-    first = iter(backend.generate(GenerationRequest(PROMPT, 5), never))
-    next(first)
-    assert len(answer(backend, GenerationRequest(PROMPT, 5))) == 5
-    with pytest.raises(DecodeError, match="taken this one's place"):
-        next(first)
-    assert len(answer(backend, GenerationRequest(PROMPT, 5))) == 5
+def test_more_generations_than_slots_are_refused(toy_path: Path) -> None:
+    backend = open_toy(toy_path, LlamaOptions(slots=2))
+    document = GenerationRequest(PROMPT, 5, priority=Priority.DOCUMENT)
+    interactive = GenerationRequest(PROMPT, 5, priority=Priority.INTERACTIVE)
+    backend.open(document)
+    backend.open(document)
+    assert not backend.can_open(document)
+    assert backend.can_open(interactive)
+    backend.open(interactive)
+    with pytest.raises(EngineError, match="slots are taken"):
+        backend.open(interactive)
+    backend.close()
 
 
 @pytest.mark.parametrize("prompt", [(), (-1,), (300_000,), (1 << 40,)])
@@ -423,20 +461,44 @@ def test_a_prompt_that_llama_cpp_would_reject_is_refused(backend: LlamaBackend, 
     assert len(answer(backend, GenerationRequest(PROMPT, 5))) == 5
 
 
-@pytest.mark.parametrize("n_tokens", [0, 257, 1025])
-def test_a_batch_beyond_its_bounds_is_refused(backend: LlamaBackend, n_tokens: int) -> None:
+@pytest.mark.parametrize(
+    "runs",
+    [
+        [],
+        [Run(0, 0, (), 0)],
+        [Run(0, 0, (1,) * 257, 1)],
+        [Run(0, 0, (1,) * 200, 1), Run(1, 0, (1,) * 57, 1)],
+        [Run(0, 1, (1,), 1)],
+        [Run(0, 0, (-1,), 1)],
+        [Run(0, 0, (300_000,), 1)],
+        [Run(0, 0, (1,) * 100, 100)],
+        [Run(0, 0, (1,), 2)],
+    ],
+)
+def test_a_batch_beyond_its_bounds_is_refused(backend: LlamaBackend, runs: list[Run]) -> None:
     context = backend._context
     assert context is not None
-    with pytest.raises(DecodeError, match="do not fit"):
-        context.decode((1,) * n_tokens, with_logits=False)
+    with pytest.raises(DecodeError):
+        context.decode(runs)
+    assert len(answer(backend, GenerationRequest(PROMPT, 5))) == 5
 
 
 def test_logits_that_were_not_computed_are_an_error(backend: LlamaBackend) -> None:
     context = backend._context
     assert context is not None
-    context.decode(PROMPT, with_logits=False)
-    with pytest.raises(DecodeError, match="no logits"):
-        context.logits()
+    context.decode([Run(0, 0, PROMPT, 0)])
+    for row in (-1, 0, len(PROMPT) - 1, len(PROMPT)):
+        with pytest.raises(DecodeError, match="no logits"):
+            context.logits(row)
+
+
+def test_a_copy_that_would_mix_two_sequences_is_refused(backend: LlamaBackend) -> None:
+    context = backend._context
+    assert context is not None
+    context.decode([Run(0, 0, PROMPT, 0), Run(1, 0, PROMPT, 0)])
+    for source, target, n_tokens in ((0, 1, 3), (0, 0, 3), (0, 2, len(PROMPT) + 1)):
+        with pytest.raises(DecodeError, match="cannot take"):
+            context.copy(source, target, n_tokens)
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
@@ -474,6 +536,7 @@ from pathlib import Path
 from hymt_local.engine.base import GenerationRequest
 from hymt_local.engine.llama import open_llama_backend
 from hymt_local.engine.scheduler import ThreadedEngine
+from hymt_local.engine.slots import Run
 
 engine = ThreadedEngine(open_llama_backend(Path({str(toy_path)!r})), "toy")
 
@@ -577,3 +640,265 @@ async def test_two_engines_share_the_library_and_answer_alike(toy_path: Path) ->
     first, second = await asyncio.gather(*map(collect, engines))
     assert first == second
     await asyncio.gather(*(engine.close() for engine in engines))
+
+
+# Many at once
+
+
+def play_together(backend: LlamaBackend, requests: list[GenerationRequest]) -> list[list[int]]:
+    """Open all that have room, refill at every step; return the answers in the order of the requests."""
+    answers: list[list[int]] = [[] for _ in requests]
+    waiting, running = list(enumerate(requests)), dict[int, int]()
+    while waiting or running:
+        while waiting and backend.can_open(waiting[0][1]):
+            index, wanted = waiting.pop(0)
+            running[backend.open(wanted)] = index
+        for ticket, event in backend.step():
+            if isinstance(event, Exception):
+                raise event
+            if isinstance(event, TokensGenerated):
+                answers[running[ticket]] += event.ids
+            elif isinstance(event, GenerationDone):
+                del running[ticket]
+    return answers
+
+
+def mixed_requests(n_requests: int) -> list[GenerationRequest]:
+    return [
+        GenerationRequest(
+            (BOS, *b"Translate this: ", *(33 + (i * 31 + j * 17) % 90 for j in range(5 + i * 7 % 40)), SEP),
+            max_tokens=4 + i * 13 % 50,
+            priority=Priority.DOCUMENT,
+        )
+        for i in range(n_requests)
+    ]
+
+
+def test_answers_of_a_batch_are_those_of_each_alone_but_for_near_ties(toy_path: Path) -> None:
+    """Kernels differ in the last digits with the number of rows: where two logits tie, either may win."""
+    requests = mixed_requests(40)
+    batched, alone = open_toy(toy_path), open_toy(toy_path, LlamaOptions(deterministic=True))
+    assert (batched.info.slots, alone.info.slots) == (16, 1)
+    expected = [answer(alone, request) for request in requests]
+    together = play_together(batched, requests)
+    assert [len(ids) for ids in together] == [len(ids) for ids in expected]
+    assert sum(ids != right for ids, right in zip(together, expected, strict=True)) <= 2
+    batched.close()
+    alone.close()
+
+
+def test_a_context_too_small_for_all_still_serves_all(toy_path: Path) -> None:
+    requests = mixed_requests(12)
+    alone = open_toy(toy_path, LlamaOptions(deterministic=True))
+    expected = [answer(alone, request) for request in requests]
+    alone.close()
+    small = open_toy(toy_path, LlamaOptions(context_length=128, slots=6))
+    context = small._context
+    assert context is not None
+    small._batcher._decoder = _Fewer(context)  # type: ignore[union-attr]
+    together = play_together(small, requests)
+    assert sum(ids != right for ids, right in zip(together, expected, strict=True)) <= 1
+    small.close()
+
+
+def test_a_generation_with_nan_fails_alone(toy_path: Path) -> None:
+    backend = open_toy(toy_path)
+    good, bad = GenerationRequest(PROMPT, 6), GenerationRequest(PROMPT[:9], 6)
+    expected = answer(backend, good)
+    tickets = [backend.open(good), backend.open(bad)]
+    generation = backend._batcher._live[tickets[1]]  # type: ignore[union-attr]
+    generation._chooser = _Failing()
+    seen: dict[int, list[object]] = {ticket: [] for ticket in tickets}
+    while not all(events and isinstance(events[-1], GenerationDone | Exception) for events in seen.values()):
+        for ticket, event in backend.step():
+            seen[ticket].append(event)
+    assert isinstance(seen[tickets[1]][-1], DecodeError)
+    ids = [token for event in seen[tickets[0]] if isinstance(event, TokensGenerated) for token in event.ids]
+    assert ids == expected
+    backend.close()
+
+
+class _Failing:
+    def choose(self, logits: object, *, row: int = -1) -> int:
+        raise DecodeError("NaN")
+
+    def close(self) -> None:
+        pass
+
+
+class _Fewer:
+    """A decoder that says it has fewer cells than it has."""
+
+    n_cells = 160
+
+    def __init__(self, decoder: object) -> None:
+        self._decoder = decoder
+
+    def __getattr__(self, name: str) -> object:
+        return getattr(self._decoder, name)
+
+
+@pytest.mark.parametrize("options", [LlamaOptions(slots=3), LlamaOptions(deterministic=True), LlamaOptions(slots=1)])
+def test_slots_are_as_asked_for(toy_path: Path, options: LlamaOptions) -> None:
+    backend = open_toy(toy_path, options)
+    assert backend.info.slots == (options.slots or 1)
+    backend.close()
+
+
+def test_little_memory_means_few_slots(toy_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    header = read_header(toy_path)
+    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=300_000))
+    per_token = kv_bytes_per_token(header)
+    assert per_token == 2 * 2 * 2 * 32
+    assert [choose_slots(header, LlamaOptions(context_length=n)) for n in (1024, 256)] == [4, 1]
+    assert choose_slots(header, LlamaOptions(context_length=256, slots=9)) == 9
+
+
+# Fixed beginnings
+
+
+FIXED = LONG_PROMPT[:300]
+
+
+def with_prefix(source: bytes, *, n_fixed: int = len(FIXED)) -> GenerationRequest:
+    return GenerationRequest((*FIXED, *source, SEP), 12, n_fixed=n_fixed)
+
+
+def test_a_fixed_beginning_is_restored_after_a_restart_and_changes_nothing(toy_path: Path, tmp_path: Path) -> None:
+    options = LlamaOptions(prefix_dir=tmp_path)
+    first = open_toy(toy_path, options)
+    expected = answer(first, with_prefix(b"one")), answer(first, with_prefix(b"two"))
+    assert first.prefix_stats.saved == 1
+    first.close()
+    second = open_toy(toy_path, options)
+    events = play(second, with_prefix(b"two"))
+    assert events[0] == PromptRead(300, 304)
+    assert done(events).usage.reused_tokens == 300
+    assert answer(second, with_prefix(b"two")) == expected[1]
+    assert answer(second, with_prefix(b"one")) == expected[0]
+    assert (second.prefix_stats.hits, second.prefix_stats.saved) == (1, 0)
+    second.close()
+
+
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_a_restored_state_continues_bit_for_bit(toy_path: Path, tmp_path: Path, deterministic: bool) -> None:
+    backend = open_toy(toy_path, LlamaOptions(deterministic=deterministic))
+    context = backend._context
+    assert context is not None
+    context.decode([Run(0, 0, FIXED[:256], 0)])
+    context.decode([Run(0, 256, FIXED[256:], 0)])
+    state = context.state(0, len(FIXED))
+    context.decode([Run(0, len(FIXED), PROMPT, 1)])
+    expected = context.logits(len(PROMPT) - 1).copy()
+    assert context.restore(0, state, n_tokens=len(FIXED))
+    context.decode([Run(0, len(FIXED), PROMPT, 1)])
+    assert np.array_equal(context.logits(len(PROMPT) - 1), expected)
+    backend.close()
+
+
+def test_a_state_that_is_not_what_it_says_is_refused_and_leaves_nothing(toy_path: Path) -> None:
+    backend = open_toy(toy_path)
+    context = backend._context
+    assert context is not None
+    context.decode([Run(0, 0, PROMPT, 0)])
+    state = context.state(0, len(PROMPT))
+    for bad, n_tokens in ((state, len(PROMPT) - 1), (state[:-1], len(PROMPT)), (b"", 3), (bytes(40), 3)):
+        assert not context.restore(1, bad, n_tokens=n_tokens)
+        assert context.n_held(1) == 0
+    with pytest.raises(DecodeError, match="does not hold"):
+        context.state(1, 1)
+    context.truncate(0, 0)
+    assert len(answer(backend, GenerationRequest(PROMPT, 5))) == 5
+    backend.close()
+
+
+def test_another_file_does_not_find_the_state(toy_path: Path, tmp_path: Path) -> None:
+    first = open_toy(toy_path, LlamaOptions(prefix_dir=tmp_path / "prefix"))
+    answer(first, with_prefix(b"one"))
+    first.close()
+    other = open_toy(
+        write_toy_model(tmp_path / "other.gguf", ToyModel(seed=5)), LlamaOptions(prefix_dir=tmp_path / "prefix")
+    )
+    assert play(other, with_prefix(b"one"))[0] == PromptRead(0, 304)
+    assert other.prefix_stats.hits == 0
+    other.close()
+
+
+@pytest.mark.parametrize("options", [LlamaOptions(prefix_bytes=0), LlamaOptions()])
+def test_states_are_kept_in_memory_or_not_at_all(toy_path: Path, options: LlamaOptions) -> None:
+    backend = open_toy(toy_path, options)
+    answer(backend, with_prefix(b"one"))
+    assert backend.prefix_stats.saved == (1 if options.prefix_bytes else 0)
+    backend.close()
+
+
+# Drafts
+
+
+def n_steps_of(backend: LlamaBackend, request: GenerationRequest) -> int:
+    return sum(isinstance(event, TokensGenerated) for event in play(backend, request))
+
+
+@pytest.mark.parametrize("sampling", [NO_PENALTY, SamplingParams(), SamplingParams(temperature=0.9, seed=3)])
+def test_a_draft_changes_the_number_of_steps_and_not_the_answer(
+    backend: LlamaBackend, sampling: SamplingParams
+) -> None:
+    plain = GenerationRequest(PROMPT, 60, sampling)
+    expected = answer(backend, plain)
+    changed = (*expected[:20], 33, 34, *expected[21:])
+    for draft, n_most in ((tuple(expected), 4), (changed, 12), ((40, 41) * 30, 60)):
+        drafted = GenerationRequest(PROMPT, 60, sampling, draft=draft)
+        assert answer(backend, drafted) == expected
+        backend._batcher.meter = DraftMeter()  # type: ignore[union-attr]
+        assert n_steps_of(backend, drafted) <= n_most
+    assert answer(backend, plain) == expected
+
+
+def test_a_deterministic_engine_answers_to_the_last_bit_whatever_came_before(toy_path: Path) -> None:
+    backend = open_toy(toy_path, LlamaOptions(deterministic=True))
+    wanted = GenerationRequest((*FIXED, *PROMPT), 20, probabilities=True, n_fixed=len(FIXED))
+    expected = [event for event in play(backend, wanted) if isinstance(event, TokensGenerated)]
+    for before in (wanted, with_prefix(b"other"), GenerationRequest(wanted.prompt[:-3], 9), mixed_requests(1)[0]):
+        play(backend, before)
+        assert [event for event in play(backend, wanted) if isinstance(event, TokensGenerated)] == expected
+    backend.close()
+
+
+def test_a_deterministic_engine_ignores_drafts(toy_path: Path) -> None:
+    backend = open_toy(toy_path, LlamaOptions(deterministic=True))
+    expected = answer(backend, GenerationRequest(PROMPT, 30))
+    drafted = GenerationRequest(PROMPT, 30, draft=tuple(expected))
+    assert answer(backend, drafted) == expected
+    assert n_steps_of(backend, drafted) == len(expected)
+    backend.close()
+
+
+# All of it together
+
+
+async def test_a_soak_of_arrivals_and_leavers_gives_nobody_anothers_text(toy_path: Path) -> None:
+    alone = open_toy(toy_path, LlamaOptions(deterministic=True))
+    requests = mixed_requests(30)
+    expected = [answer(alone, wanted) for wanted in requests]
+    alone.close()
+    engine = ThreadedEngine(open_llama_backend(toy_path), "toy")
+    draw = random.Random(5)
+    plan = [(draw.choice(list(Priority)), draw.choice([None, None, 1, 3, 9])) for _ in requests]
+
+    async def consume(index: int) -> tuple[list[int], bool]:
+        priority, n_most = plan[index]
+        ids: list[int] = []
+        async with aclosing(engine.generate(replace(requests[index], priority=priority))) as events:
+            async for event in events:
+                ids += event.ids if isinstance(event, TokensGenerated) else ()
+                if n_most is not None and len(ids) >= n_most:
+                    return ids, False
+        return ids, True
+
+    found = await asyncio.gather(*map(consume, range(len(requests))))
+    await engine.close()
+    n_different = 0
+    for (ids, is_whole), right in zip(found, expected, strict=True):
+        assert len(ids) == len(right) or not is_whole
+        n_different += ids != right[: len(ids)]
+    assert n_different <= 2

@@ -60,7 +60,7 @@ def test_the_engine_is_pinned_exactly_and_not_hashed() -> None:
 
 
 def test_doctor_names_the_engine_that_is_required() -> None:
-    from hymt_local.cli.doctor import ENGINE_REQUIREMENT
+    from hymt_local.cli.doctor_engine import ENGINE_REQUIREMENT
 
     assert ENGINE_REQUIREMENT in project()["project"]["dependencies"]
 

@@ -1,16 +1,18 @@
 import asyncio
 import gc
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import aclosing
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from hymt_local.engine import base
 from hymt_local.engine.base import (
     FinishReason,
     GenerationDone,
+    GenerationEvent,
     GenerationRequest,
     PromptRead,
     TokensGenerated,
@@ -159,7 +161,7 @@ async def test_a_crash_in_tokenize_is_raised_typed_and_the_engine_stays_usable()
 
 async def test_a_backend_that_stops_without_a_last_event_is_an_error() -> None:
     class Forgetful(ScriptedBackend):
-        def generate(self, request: GenerationRequest, is_cancelled: Callable[[], bool]):  # type: ignore[no-untyped-def]
+        def play(self, request: GenerationRequest) -> Iterator[GenerationEvent]:
             return iter([PromptRead(1, 1)])
 
     engine = ThreadedEngine(open_scripted(Forgetful()), "scripted")
@@ -353,9 +355,7 @@ def plans(draw: st.DrawFn) -> list[tuple[Priority, Behaviour, int]]:
     return draw(st.lists(st.tuples(PRIORITIES, behaviours, st.integers(0, 4)), max_size=6))
 
 
-async def run_plan(plan: list[tuple[Priority, Behaviour, int]]) -> list[str]:
-    engine, _ = make_engine(*(behaviour for _, behaviour, _ in plan))
-
+async def run_plan(plan: list[tuple[Priority, Behaviour, int]], engine: ThreadedEngine) -> list[str]:
     async def consume(priority: Priority, n_events: int) -> str:
         async with aclosing(engine.generate(request(priority=priority))) as events:
             try:
@@ -380,6 +380,123 @@ async def run_plan(plan: list[tuple[Priority, Behaviour, int]]) -> list[str]:
 def test_any_mix_of_replies_crashes_and_leavers_ends_each_consumer_once(
     plan: list[tuple[Priority, Behaviour, int]],
 ) -> None:
-    endings = asyncio.run(run_plan(plan))
+    engine, _ = make_engine(*(behaviour for _, behaviour, _ in plan))
+    endings = asyncio.run(run_plan(plan, engine))
+    assert len(endings) == len(plan)
+    assert set(endings) <= {"done", "left", "failed"}
+
+
+# Several at once
+
+
+def make_wide_engine(*script: Behaviour, slots: int = 3) -> tuple[ThreadedEngine, ScriptedBackend]:
+    backend = ScriptedBackend(*script, slots=slots)
+    return ThreadedEngine(open_scripted(backend), "scripted"), backend
+
+
+async def test_generations_run_beside_each_other_up_to_the_slots() -> None:
+    hangs = [Hang(), Hang(), Hang()]
+    engine, backend = make_wide_engine(*hangs, Echo())
+    running = [asyncio.ensure_future(text_of(engine, request())) for _ in hangs]
+    for hang in hangs:
+        await on_thread(lambda hang=hang: hang.started.wait(5))  # type: ignore[misc]
+    waiting = asyncio.ensure_future(text_of(engine, request("next")))
+    await queued(engine, 1)
+    running[1].cancel()
+    assert await waiting == ("next", FinishReason.STOP)
+    assert len(backend.calls.requests) == 4
+    await engine.close()
+    assert await running[0] == ("", FinishReason.CANCELLED)
+
+
+async def test_interactive_work_joins_though_all_slots_are_taken() -> None:
+    hangs = [Hang(), Hang()]
+    engine, _ = make_wide_engine(*hangs, Echo(), slots=2)
+    running = [asyncio.ensure_future(text_of(engine, request(priority=Priority.DOCUMENT))) for _ in hangs]
+    for hang in hangs:
+        await on_thread(lambda hang=hang: hang.started.wait(5))  # type: ignore[misc]
+    assert await text_of(engine, request("live", Priority.INTERACTIVE)) == ("live", FinishReason.STOP)
+    await engine.close()
+    await asyncio.gather(*running)
+
+
+async def test_a_crash_ends_one_generation_and_no_other() -> None:
+    gated = Gated(threading.Event(), then=reply("fine"))
+    engine, _ = make_wide_engine(gated, Crash(ValueError("boom"), b"ab"), reply("also fine"))
+    first = asyncio.ensure_future(text_of(engine, request()))
+    await on_thread(lambda: gated.started.wait(5))
+    with pytest.raises(DecodeError, match="boom"):
+        await text_of(engine, request())
+    assert await text_of(engine, request()) == ("also fine", FinishReason.STOP)
+    gated.gate.set()
+    assert await first == ("fine", FinishReason.STOP)
+    await engine.close()
+
+
+async def test_a_step_that_fails_as_a_whole_is_raised_to_all_and_the_engine_stays_usable() -> None:
+    class Failing(ScriptedBackend):
+        is_broken = True
+
+        def step(self) -> Sequence[base.Outcome]:
+            if self.is_broken and len(self._open) == 2:
+                self.is_broken = False
+                raise EngineError("the card is gone")
+            return super().step()
+
+    backend = Failing(Hang(), Hang(), reply("fine"), slots=3)
+    engine = ThreadedEngine(open_scripted(backend), "scripted")
+    results = await asyncio.gather(*(text_of(engine, request()) for _ in range(2)), return_exceptions=True)
+    assert [type(result) for result in results] == [EngineError] * 2
+    assert await text_of(engine, request()) == ("fine", FinishReason.STOP)
+    await engine.close()
+
+
+class Recording(ScriptedBackend):
+    """Notes interruptions; tokenizes on any thread."""
+
+    tokenizes_anywhere = True
+    n_interrupted = 0
+
+    def interrupt(self) -> None:
+        self.n_interrupted += 1
+
+
+async def test_a_step_is_interrupted_for_the_first_interactive_request_and_when_nobody_wants_it() -> None:
+    hangs = [Hang(), Hang(), Hang()]
+    backend = Recording(*hangs, slots=4)
+    engine = ThreadedEngine(open_scripted(backend), "scripted")
+    tasks = []
+    for hang, priority in zip(hangs, (Priority.DOCUMENT, Priority.INTERACTIVE, Priority.INTERACTIVE), strict=True):
+        tasks.append(asyncio.ensure_future(text_of(engine, request(priority=priority))))
+        await on_thread(lambda hang=hang: hang.started.wait(5))  # type: ignore[misc]
+    assert backend.n_interrupted == 1
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    assert backend.n_interrupted == 2
+    await engine.close()
+
+
+async def test_texts_are_tokenized_beside_a_step_where_the_backend_can() -> None:
+    hang = Hang()
+    backend = Recording(hang, tokenize_error=None)
+    engine = ThreadedEngine(open_scripted(backend), "scripted")
+    running = asyncio.ensure_future(text_of(engine, request()))
+    await on_thread(lambda: hang.started.wait(5))
+    assert await engine.tokenize(["a"]) == [(97,)]
+    assert len(backend.calls.threads) == 2
+    backend._tokenize_error = RuntimeError("boom")
+    with pytest.raises(EngineError, match="RuntimeError: boom"):
+        await engine.tokenize(["a"])
+    await engine.close()
+    await running
+
+
+@given(plans(), st.integers(1, 4))
+def test_any_mix_ends_each_consumer_once_with_several_slots_too(
+    plan: list[tuple[Priority, Behaviour, int]], slots: int
+) -> None:
+    engine, _ = make_wide_engine(*(behaviour for _, behaviour, _ in plan), slots=slots)
+    endings = asyncio.run(run_plan(plan, engine))
     assert len(endings) == len(plan)
     assert set(endings) <= {"done", "left", "failed"}

@@ -451,7 +451,7 @@ async def test_what_the_demo_does_not_cover_is_refused_without_loading_it() -> N
     assert isinstance(last, Failed)
     assert last.error.code == "not_covered"
     assert "'unknown'" in last.error.message
-    assert "hymt models import" in last.error.hint
+    assert "hymt models pull" in last.error.hint
     assert last.error.exit_status == 3
     assert backend.calls.n_loaded == 0
 

@@ -1,0 +1,120 @@
+"""Drafts: a guess at an answer, verified in slices, aligned again after each disagreement.
+
+Verifying a slice costs less than writing its tokens one by one, because kernels compute 16 rows for little more than a
+few. What comes out is what would have come without a draft, up to near-ties of the arithmetic.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+SLICE = 15
+"""Guessed tokens per step; with the token before them they fill the 16 rows that kernels compute at a time."""
+LONG_SLICE = 31
+"""After a slice that was right throughout."""
+ANCHOR = 2
+"""Tokens that have to agree before the draft is followed again after a disagreement."""
+REACH = 48
+"""Tokens around the expected place in which the draft is searched for an anchor."""
+TRIALS = 4
+"""Slices before their worth is judged."""
+RETRY_EVERY = 32
+"""When drafts do not pay, one request in so many tries them again."""
+_WEIGHT = 0.2
+
+
+class Draft:
+    """Follows one answer through its draft.
+
+    Args:
+        tokens: The guess.
+    """
+
+    def __init__(self, tokens: Sequence[int]) -> None:
+        self._tokens = list(tokens)
+        self._at: int | None = 0
+        """Place in the draft of the answer's next token; None while they disagree."""
+        self._expected = 0
+        self._size = SLICE
+
+    def guess(self, n_most: int) -> tuple[int, ...]:
+        """Return the tokens that probably come next, at most `n_most`; none while answer and draft disagree."""
+        if self._at is None:
+            return ()
+        return tuple(self._tokens[self._at : self._at + min(self._size, n_most)])
+
+    def follow(self, answer: Sequence[int], *, n_new: int, n_right: int, n_guessed: int) -> None:
+        """Take note of new tokens.
+
+        Args:
+            answer: All tokens of it so far.
+            n_new: How many of them are new.
+            n_right: How many of these were guessed.
+            n_guessed: How many tokens had been guessed.
+        """
+        self._expected += n_new
+        if self._at is not None:
+            self._at += n_right
+            self._size = LONG_SLICE if n_guessed and n_right == n_guessed else SLICE
+            if n_new > n_right and self._tokens[self._at : self._at + 1] == list(answer[-1:]):
+                self._at += 1  # the token after a slice that was right throughout
+            elif n_new > n_right:
+                self._expected = self._at + 1
+                self._at = None
+        if self._at is None:
+            self._at = self._aligned(answer)
+        if self._at is not None:
+            self._expected = self._at
+
+    def _aligned(self, answer: Sequence[int]) -> int | None:
+        """Return the place after the nearest run of the draft that equals the answer's last tokens."""
+        anchor = list(answer[-ANCHOR:])
+        if len(anchor) < ANCHOR:
+            return None
+        first = max(ANCHOR, self._expected - REACH)
+        last = min(len(self._tokens) - 1, self._expected + REACH)
+        places = [at for at in range(first, last + 1) if self._tokens[at - ANCHOR : at] == anchor]
+        return min(places, key=lambda at: abs(at - self._expected), default=None)
+
+
+@dataclass(slots=True)
+class DraftMeter:
+    """Decides whether drafts pay, by what they cost and bring on this machine with these texts."""
+
+    n_slices: int = 0
+    n_guessed: int = 0
+    n_accepted: int = 0
+    _row_s: float = 0.0
+    _slice_s: float = 0.0
+    _tokens_per_slice: float = 0.0
+    _n_asked: int = 0
+
+    @property
+    def pays(self) -> bool:
+        """False when slices have brought fewer tokens than their time is worth."""
+        if self.n_slices < TRIALS or not self._row_s or not self._slice_s:
+            return True
+        return self._tokens_per_slice * self._row_s >= self._slice_s
+
+    def admits(self) -> bool:
+        """Return whether the next request may use its draft; now and then also when they do not pay."""
+        self._n_asked += 1
+        return self.pays or self._n_asked % RETRY_EVERY == 0
+
+    def note_row(self, step_s: float) -> None:
+        """Note the time of a step of one row alone."""
+        self._row_s = _smoothed(self._row_s, step_s)
+
+    def note_slice(self, step_s: float | None, *, n_guessed: int, n_accepted: int) -> None:
+        """Note a slice, with the time of its step when it was alone in it."""
+        self.n_slices += 1
+        self.n_guessed += n_guessed
+        self.n_accepted += n_accepted
+        self._tokens_per_slice = _smoothed(self._tokens_per_slice, n_accepted + 1)
+        if step_s is not None:
+            self._slice_s = _smoothed(self._slice_s, step_s)
+
+
+def _smoothed(old: float, new: float) -> float:
+    return old + _WEIGHT * (new - old) if old else new
