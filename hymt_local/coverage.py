@@ -80,7 +80,7 @@ def _mark(run: str) -> str:
 
 
 def _fold(word: str) -> str:
-    folded = unicodedata.normalize("NFC", word.casefold().translate(_TURKISH_DOTS))
+    folded = unicodedata.normalize("NFC", word.casefold().translate(_TURKISH_DOTS)) or word
     return "".join("'" if char in _APOSTROPHES else char for char in folded)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from hymt_convert.demo.coverage import fold, metadata_of
@@ -55,6 +55,7 @@ def test_any_text_has_an_answer_that_is_part_of_it(domain: dict[str, frozenset[s
 
 
 @given(st.text())
+@example("\u0307")
 def test_words_are_disjoint_ranges_in_order(text: str) -> None:
     end = 0
     for word in split_words(text):
