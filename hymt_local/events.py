@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from hymt_local.errors import ErrorReport
-from hymt_local.segment import Segment
+from hymt_local.segment import Finding, Segment, UnitText
 
 
 class Priority(IntEnum):
@@ -62,6 +62,9 @@ class TranslationRequest:
     """None means the model's deterministic default."""
     use_cache: bool = True
     """False neither reads nor writes the phrase cache."""
+    units: tuple[UnitText, ...] = ()
+    """Units of a document, instead of `text`, which is empty then: each is one segment, in this order, and
+    `Finished.text` is empty. A few hundred at a time share one batch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +142,8 @@ class SegmentDone:
     origin: Origin
     usage: TokenUsage = TokenUsage()
     error: ErrorReport | None = None
+    findings: tuple[Finding, ...] = ()
+    """Of the output checks, in the order of `target`; with `error` set, what the last attempt was refused for."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,78 @@ class Span:
     def of(self, text: str) -> str:
         """Return the part of `text` that this span covers."""
         return text[self.start : self.end]
+
+
+class TokenKind(StrEnum):
+    """How a protected part of a text must come back."""
+
+    ATOMIC = "atomic"
+    """Exactly as often, anywhere."""
+    OPEN = "open"
+    """Before the CLOSE of the same `pair`, around something, and properly nested with the other pairs."""
+    CLOSE = "close"
+
+
+@dataclass(frozen=True, slots=True)
+class ProtectedSpan:
+    """A part of a text that comes back character for character, untranslated: a placeholder, tag, code or name."""
+
+    span: Span
+    kind: TokenKind = TokenKind.ATOMIC
+    pair: int = 0
+    """Joins an OPEN with its CLOSE; any number that no other pair of the text has."""
+
+
+class TokenGroup(StrEnum):
+    """Which parts of a text are placeholders, beyond those that its format has found itself (`ProtectedSpan`)."""
+
+    TEXT = "text"
+    """Prose: addresses, e-mails, paths, code, and what can hardly be anything but a placeholder."""
+    C_FORMAT = "c-format"
+    PYTHON_FORMAT = "python-format"
+    PYTHON_BRACE = "python-brace-format"
+    JSON_CATALOGUE = "json-catalogue"
+    """`{x}`, `{{x}}`, `${x}`, `%s`, `$t(...)`, `@:link`."""
+    NONE = "none"
+    """Only the spans that are given."""
+
+
+@dataclass(frozen=True, slots=True)
+class UnitText:
+    """One unit of a document as the translator takes it: translated as a whole, its lines are not separate texts."""
+
+    text: str
+    """Without outer whitespace."""
+    protected: tuple[ProtectedSpan, ...] = ()
+    """In order, without overlap."""
+    groups: frozenset[TokenGroup] = frozenset({TokenGroup.TEXT})
+    context: tuple[str, ...] = ()
+    """Source texts that stand before it (headings, earlier sentences): shown to models that can use them, never part of
+    the answer."""
+
+
+class Severity(StrEnum):
+    """How grave a finding is."""
+
+    ERROR = "error"
+    """The output must not be used; the segment is tried again or stays source text."""
+    WARNING = "warning"
+    INFO = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What a check says of one target."""
+
+    code: str
+    """Stable and short: `empty`, `placeholder`, `numbers` ..."""
+    severity: Severity
+    message: str
+    """One line."""
+    span: Span | None = None
+    """Where in the target; None for the whole of it, or for what is missing."""
+    remedy: str = ""
+    """What the user may do; empty when the message says it."""
 
 
 @dataclass(frozen=True, slots=True)

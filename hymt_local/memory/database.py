@@ -116,11 +116,12 @@ def _create_private(path: Path) -> None:
 
 def _check_usable(connection: sqlite3.Connection, path: Path, *, n_known: int) -> None:
     """Refuse another program's database, and a newer version's, before anything is written to it."""
-    found = _number(connection, "application_id")
-    n_tables = connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0]
+    # One statement sees one state of the file: between two, another process may have made the tables.
+    found, version, n_tables = connection.execute("""
+        SELECT application_id, user_version, (SELECT count(*) FROM sqlite_schema)
+        FROM pragma_application_id, pragma_user_version""").fetchone()
     if found != APPLICATION_ID and n_tables:
         raise StoreError(f"{path} is a database of another program", hint=_CORRUPT_HINT)
-    version = _number(connection, "user_version")
     if version > n_known:
         raise StoreError(f"{path} was written by a newer version (schema {version})", hint=_UPDATE_HINT)
     if not n_tables:

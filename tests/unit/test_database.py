@@ -1,7 +1,9 @@
 import os
 import sqlite3
 import stat
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -129,3 +131,35 @@ def test_a_block_that_raises_writes_nothing(path: Path) -> None:
         fail()
     assert connection.execute("SELECT entries FROM phrase_cache_totals").fetchone() == (0,)
     connection.close()
+
+
+def test_another_process_may_make_the_file_between_any_two_statements(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def connect_beside_a_competitor(moment: int) -> type[sqlite3.Connection]:
+        class Watched(sqlite3.Connection):
+            n_statements = 0
+
+            def execute(self, *arguments: Any) -> sqlite3.Cursor:
+                Watched.n_statements += 1
+                if Watched.n_statements == moment and not self.in_transaction:
+                    monkeypatch.undo()
+                    open_database(path).close()
+                return super().execute(*arguments)
+
+        return Watched
+
+    n_moments = 0
+    for moment in range(1, 40):
+        for leftover in path.parent.glob("*"):
+            leftover.unlink()
+        watched = connect_beside_a_competitor(moment)
+        monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, factory=watched))
+        connection = open_database(path)
+        monkeypatch.undo()
+        assert pragma(connection, "user_version") == len(MIGRATIONS)
+        connection.close()
+        n_moments = max(n_moments, watched.n_statements)  # type: ignore[attr-defined]
+        if watched.n_statements < moment:  # type: ignore[attr-defined]
+            break
+    assert n_moments > 10

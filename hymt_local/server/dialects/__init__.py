@@ -1,0 +1,1 @@
+"""The HTTP dialects of other translators, one file each."""
