@@ -66,7 +66,7 @@ def test_p_8_professional_translations_raise_few_alarms(shared_data: Path) -> No
     corpus = read_corpus(shared_data / "ntrex")
     directions = [("en", lang) for lang in corpus if lang != "en"] + [("zh", "de"), ("ru", "ja"), ("ar", "bo")]
     alarms = measure(corpus, directions, every=8)
-    assert alarms.n_pairs == 500
+    assert alarms.n_pairs >= 500
     assert alarms.n_with_error <= 3, alarms.errors  # the bench measures the rate: 0.05 %
     assert alarms.warning_rate <= 0.05, alarms.warnings
 
