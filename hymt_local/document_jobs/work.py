@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from hymt_local.document_jobs.events import DocumentOptions, DocumentReport, FailedUnit, UnitSettled
@@ -121,6 +121,10 @@ class DocumentWork:
         self._is_detecting = self._source_lang is None
         return Batch(self._request(groups, use_cache=self._options.use_cache and not bypasses), tuple(groups))
 
+    def give_up_detecting(self) -> None:
+        """Go on although the language is not known; each batch then has its own."""
+        self._is_detecting = False
+
     def _request(self, groups: Sequence[tuple[Unit, ...]], *, use_cache: bool) -> TranslationRequest:
         options = self._options
         return TranslationRequest(
@@ -209,7 +213,7 @@ class DocumentWork:
             source_lang=self._source_lang,
             target_lang=self._options.languages.target_lang,
             n_units=len(self.units),
-            words=sum(len(_WORD.findall(unit.source.text)) for unit in self.units),
+            words=count_words(unit.source.text for unit in self.units),
             characters=self.characters,
             from_journal=self.n_known - sum(unit_id not in self._settled for unit_id in merged.rejected),
             from_cache=origins[Origin.CACHE],
@@ -236,6 +240,11 @@ class DocumentWork:
                 text = unit.source.text
                 error = _cannot_be_written(merged.rejected[unit.id])
                 yield UnitSettled(unit.id, unit.location, text, text, Origin.SOURCE, error)
+
+
+def count_words(texts: Iterable[str]) -> int:
+    """Return how many words texts have; a character of an unspaced script counts as one."""
+    return sum(len(_WORD.findall(text)) for text in texts)
 
 
 def _cannot_be_written(reason: str) -> ErrorReport:
