@@ -13,17 +13,19 @@ from dataclasses import dataclass, replace
 from hymt_local.segment import Span
 
 TRANSLATED_KEYS = frozenset({"title", "description", "summary", "subtitle", "excerpt", "linktitle", "sidebar_label"})
+_END = r"(?:\r\n|\n|\r)"
+_FENCE = r"(?:---|\.\.\.|\+\+\+)[ \t]*(?:[\r\n]|\Z)"
 _FRONT_MATTER = re.compile(
-    r"(?P<fence>---|\+\+\+)[ \t]*(?:\r\n|\n|\r)(?P<body>(?:(?!(?:---|\.\.\.|\+\+\+)[ \t]*(?:[\r\n]|\Z))[^\r\n]*(?:\r\n|\n|\r))*?)"
-    r"(?:(?P=fence)|\.\.\.)[ \t]*(?:\r\n|\n|\r|\Z)"
+    rf"(?P<fence>---|\+\+\+)[ \t]*{_END}(?P<body>(?:(?!{_FENCE})[^\r\n]*{_END})*?)"
+    rf"(?:(?P=fence)|\.\.\.)[ \t]*(?:{_END}|\Z)"
 )
 _YAML_LINE = re.compile(r"^(?P<key>[A-Za-z_][\w-]*)[ \t]*:[ \t]+(?P<value>\S[^\r\n]*?)[ \t]*$", re.MULTILINE)
-_TOML_LINE = re.compile(r"^(?P<key>[A-Za-z_][\w-]*)[ \t]*=[ \t]*(?P<value>\"[^\r\n]*\"|'[^\r\n]*')[ \t]*$", re.MULTILINE)
+_TOML_LINE = re.compile(
+    r"^(?P<key>[A-Za-z_][\w-]*)[ \t]*=[ \t]*(?P<value>\"[^\r\n]*\"|'[^\r\n]*')[ \t]*$", re.MULTILINE
+)
 _DOUBLE_QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 _SINGLE_QUOTED = re.compile(r"'(?:[^']|'')*'")
-_PLAIN = re.compile(
-    r"(?:[^\s\-?:,\[\]{}#&*!|>'\"%@`=~.+\d]|\d{1,9} (?=[^\W\d_]))(?:(?!:(?:\s|$)|\s#)[^\r\n])*"
-)
+_PLAIN = re.compile(r"(?:[^\s\-?:,\[\]{}#&*!|>'\"%@`=~.+\d]|\d{1,9} (?=[^\W\d_]))(?:(?!:(?:\s|$)|\s#)[^\r\n])*")
 _CONTINUATION = re.compile(r"(?:\n[ \t]+\S[^\n]*)*")
 _BLOCK_SCALAR = re.compile(r"(?P<style>[>|])(?P<chomp>-?)[ \t]*(?P<lines>(?:\n[ \t]+\S[^\n]*)+)")
 _WORD = frozenset({"true", "false", "yes", "no", "on", "off", "null", "y", "n"})
@@ -49,7 +51,13 @@ class FrontValue:
         line = " ".join(target.split()) + self.trail
         if self.quote == "'" and not (self.is_toml and "'" in line):
             return f"'{line}'" if self.is_toml else "'" + line.replace("'", "''") + "'"
-        if not self.quote and not self.trail and _PLAIN.fullmatch(line) and line.lower() not in _WORD and not line.endswith(":"):
+        if (
+            not self.quote
+            and not self.trail
+            and _PLAIN.fullmatch(line)
+            and line.lower() not in _WORD
+            and not line.endswith(":")
+        ):
             return line
         return json.dumps(line, ensure_ascii=False)
 
@@ -88,11 +96,11 @@ def _value(body: str, line: re.Match[str], *, is_toml: bool) -> FrontValue | Non
     continued = _CONTINUATION.match(body, line.end())
     end = continued.end() if continued and not is_toml and continued.group() else start + len(line["value"])
     raw = body[start:end].rstrip()
-    text = _read(" ".join(raw.split()) if "\n" in raw else raw)
-    if text is None:
+    scalar = _read(" ".join(raw.split()) if "\n" in raw else raw)
+    if scalar is None:
         return None
     quote = raw[0] if raw[0] in "\"'" else ""
-    shown = text.replace("''", "'") if quote == "'" and not is_toml else text
+    shown = scalar.replace("''", "'") if quote == "'" and not is_toml else scalar
     return FrontValue(line["key"], Span(start, start + len(raw)), shown, quote, is_toml=is_toml)
 
 

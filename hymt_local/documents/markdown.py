@@ -26,7 +26,7 @@ class MarkdownFormat:
         Raises:
             DocumentError: undecodable, or nested beyond the limit.
         """
-        from hymt_local.documents.markdown_document import read_markdown  # noqa: PLC0415 - loads markdown-it
+        from hymt_local.documents.markdown_document import read_markdown
 
         del languages
         return read_markdown(data)

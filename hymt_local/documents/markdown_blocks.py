@@ -11,6 +11,7 @@ from enum import Enum, auto
 from typing import Literal
 
 from markdown_it import MarkdownIt
+from markdown_it.ruler import RuleOptionsType
 from markdown_it.rules_block import StateBlock
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
@@ -22,9 +23,13 @@ from hymt_local.segment import Span
 MAX_NESTING = 60
 """Containers inside each other; the library skips what lies deeper, which is then left as it is."""
 _LINE_END = re.compile(r"\r\n|\n|\r")
-_INDENTED_CONTAINER = re.compile(r"(?P<footnote>\[\^[^\]\s]{1,200}\]:)|(?:!!!|\?\?\?\+?)[ \t]+\w[^\n]*|===[!+]?[ \t]+\"[^\n]*")
+_INDENTED_CONTAINER = re.compile(
+    r"(?P<footnote>\[\^[^\]\s]{1,200}\]:)|(?:!!!|\?\?\?\+?)[ \t]+\w[^\n]*|===[!+]?[ \t]+\"[^\n]*"
+)
 _DIRECTIVE = re.compile(r":{3,}[ \t]*(?:\{[^\n]*|[\w-][^\n]*)?")
-_MODULE_LINE = re.compile(r"import\s+(?:[\w*{][^'\"]{0,300}\sfrom\s+)?['\"][^'\"]+['\"]|export\s+(?:default|const|let|var|function|async|class|\{|\*)[^\n]*[={(;*]")
+_MODULE_LINE = re.compile(
+    r"import\s+(?:[\w*{][^'\"]{0,300}\sfrom\s+)?['\"][^'\"]+['\"]|export\s+(?:default|const|let|var|function|async|class|\{|\*)[^\n]*[={(;*]"
+)
 _ALERT = re.compile(r"\[!\w{1,30}\][+-]?[ \t]*(?:\n|$)")
 _TASK_BOX = re.compile(r"\[[ xX]\][ \t]+")
 _CELL_BOUND = re.compile(r"(?<!\\)\|")
@@ -106,7 +111,7 @@ class Lines:
 def markdown_parser() -> MarkdownIt:
     """Return a parser of our dialect; its inline part is used apart from the block part."""
     markdown = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).enable(["table", "strikethrough"])
-    interrupts: dict[str, list[str]] = {"alt": ["paragraph", "reference", "blockquote", "list"]}
+    interrupts: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
     markdown.block.ruler.before("fence", "math_block", _math_block, interrupts)
     markdown.block.ruler.before("fence", "directive", _directive, interrupts)
     markdown.block.ruler.before("fence", "indented_container", _indented_container, interrupts)
@@ -244,7 +249,9 @@ def _paragraph_block(token: Token, lines: Lines, first: int, parent: Token) -> I
         starts.append(len(line) - len(body))
     last = first + len(parts) - 1
     end = lines.starts[last] + starts[-1] + len(parts[-1].strip(_BLANKS))
-    kind = BlockKind.SETEXT if parent.type == "heading_open" else BlockKind.ITEM if parent.hidden else BlockKind.PARAGRAPH
+    kind = (
+        BlockKind.SETEXT if parent.type == "heading_open" else BlockKind.ITEM if parent.hidden else BlockKind.PARAGRAPH
+    )
     own_prefix = lines.line(first)[: starts[0]]
     container = _CONTAINER_MARK.sub(" ", own_prefix)
     yield _without_marker(
@@ -293,8 +300,10 @@ def _line_at(state: StateBlock, line: int) -> str:
     return state.src[state.bMarks[line] + state.tShift[line] : state.eMarks[line]]
 
 
-def _math_block(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:  # noqa: FBT001
-    if state.is_code_block(start_line) or not state.src.startswith("$$", state.bMarks[start_line] + state.tShift[start_line]):
+def _math_block(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
+    if state.is_code_block(start_line) or not state.src.startswith(
+        "$$", state.bMarks[start_line] + state.tShift[start_line]
+    ):
         return False
     opening = _line_at(state, start_line).strip()
     if len(opening) > 2 and (opening.endswith("$$") or "$" in opening[2:]):
@@ -317,7 +326,7 @@ def _math_block(state: StateBlock, start_line: int, end_line: int, silent: bool)
     return True
 
 
-def _directive(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:  # noqa: FBT001
+def _directive(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
     line = _line_at(state, start_line)
     if not line.startswith(":::") or state.is_code_block(start_line) or not _DIRECTIVE.fullmatch(line.rstrip()):
         return False
@@ -327,7 +336,7 @@ def _directive(state: StateBlock, start_line: int, end_line: int, silent: bool) 
     return True
 
 
-def _indented_container(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:  # noqa: FBT001
+def _indented_container(state: StateBlock, start_line: int, end_line: int, silent: bool) -> bool:
     """Read footnotes, admonitions and tabs: a first line, then blocks indented by four."""
     line = _line_at(state, start_line)
     match = _INDENTED_CONTAINER.match(line) if line[:1] in ("[", "!", "?", "=") else None
@@ -346,7 +355,9 @@ def _read_container(state: StateBlock, start_line: int, end_line: int, *, width:
     state.parentType = "footnote"
     if width is not None:
         rest = state.bMarks[start_line] + state.tShift[start_line] + width
-        blanks = len(state.src[rest : state.eMarks[start_line]]) - len(state.src[rest : state.eMarks[start_line]].lstrip(" \t"))
+        blanks = len(state.src[rest : state.eMarks[start_line]]) - len(
+            state.src[rest : state.eMarks[start_line]].lstrip(" \t")
+        )
         state.bMarks[start_line], state.tShift[start_line] = rest, blanks
         state.sCount[start_line] = state.blkIndent + 4
     state.blkIndent += 4

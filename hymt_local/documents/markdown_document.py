@@ -131,9 +131,7 @@ def _parsed(lines: Lines, start: int, markdown: MarkdownIt) -> tuple[list[Token]
     return parse_blocks(markdown, lines.normalized(lines.number(start) if start else 0), env), env
 
 
-def _parts(
-    text: str, tokens: Sequence[Token], lines: Lines, grammar: Grammar
-) -> Iterator[InlineUnit | FrontValue]:
+def _parts(text: str, tokens: Sequence[Token], lines: Lines, grammar: Grammar) -> Iterator[InlineUnit | FrontValue]:
     yield from front_values(text)
     start = front_matter_end(text)
     for block in blocks_of(tokens, lines, first_line=lines.number(start) if start else 0):

@@ -23,7 +23,9 @@ from hymt_local.documents.untranslated import is_left_alone
 # Constructs of the dialects around CommonMark that come through as they are, by the character they begin with. Every
 # repetition is bounded: a search from each position stays linear.
 _BRACED = r"\{[^{}\n]{0,200}\}"
-_JSX_ATTRIBUTE = r"\s{1,20}[\w:.-]{1,60}(?:=(?:\"[^\"\n]{0,300}\"|'[^'\n]{0,300}'|\{(?:[^{}\n]|" + _BRACED + r"){0,300}\}))?"
+_JSX_ATTRIBUTE = (
+    r"\s{1,20}[\w:.-]{1,60}(?:=(?:\"[^\"\n]{0,300}\"|'[^'\n]{0,300}'|\{(?:[^{}\n]|" + _BRACED + r"){0,300}\}))?"
+)
 _OPAQUE = {
     "$": re.compile(r"\$\$[^$]{1,2000}\$\$|\$(?![\s$])(?:[^$\\\n]|\\.){0,500}(?<!\s)\$(?!\d)"),
     ":": re.compile(r"(?<![\w:]):[a-z0-9_+-]{1,50}:(?![\w:])"),
@@ -123,7 +125,7 @@ def parse_inline(content: str, markdown: MarkdownIt, env: EnvType) -> list[Event
     return _without_skipped(builder, content)
 
 
-def _opaque(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the library's signature
+def _opaque(state: StateInline, silent: bool) -> bool:
     pattern = _OPAQUE.get(state.src[state.pos])
     match = pattern.match(state.src, state.pos, state.posMax) if pattern else None
     if match is None:

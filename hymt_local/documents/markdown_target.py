@@ -20,7 +20,7 @@ from hymt_local.documents.markdown_inline import Event, Role, parse_inline
 from hymt_local.documents.patching import Patch, apply_patches
 from hymt_local.segment import ProtectedSpan, Span, TokenKind
 
-_MARKUP = re.compile(r"[\\`*_\[\]<&~$|{#]|!(?=\[)|(?<![\w:]):(?=[\w+-]+:)|^(?:[-+=#>!:]|\d{1,9}(?=[.)]))|(?<=\d)[.)](?=\s|$)")
+_MARKUP = re.compile(r"[\\`*_\[\]<&~$|{#]|!(?=\[)|(?<![\w:]):(?=[\w+-]+:)|^[-+=#>!:]|(?<=\d)[.)](?=\s|$)")
 _LINE_START = re.compile(r"[-+=#>!:|~`*\d]|\[[ xX^!]")
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _LINE_BREAKS = re.compile(r"[ \t]*[\r\n\v\f\x85\u2028\u2029]\s*")
@@ -108,7 +108,7 @@ def inline_unit(block: Block, grammar: Grammar) -> InlineUnit | None:
 
 def written(unit: InlineUnit, target: str, grammar: Grammar) -> str | None:
     """Return a target as Markdown, to stand between head and tail, or None if there is no safe way of writing it."""
-    pieces = _pieces(unit, target)
+    pieces = _pieces(unit, target.strip())
     if Counter(_marks_of(pieces)) != Counter(_marks_of(_pieces(unit, unit.text))):
         return None
     for plain, candidate in _candidates(pieces):
@@ -154,7 +154,7 @@ def _window(events: Sequence[Event]) -> tuple[int, int]:
 
 
 def _n_textless(events: Sequence[Event], opening: Role) -> int:
-    """Return how many of the first events hold whole markup and no text, read in the direction that begins by `opening`."""
+    """Return how many of the first events hold whole markup and no text; `opening` tells the direction of reading."""
     depth = n_textless = 0
     for index, event in enumerate(events):
         if event.role is Role.LITERAL and event.text.strip():
@@ -228,9 +228,7 @@ def _stray_marks(text: str, protected: Sequence[ProtectedSpan]) -> list[Protecte
     strays: list[ProtectedSpan] = []
     position = 0
     for mark in [*protected, ProtectedSpan(Span(len(text), len(text)))]:
-        strays += [
-            ProtectedSpan(Span(*match.span())) for match in pattern.finditer(text, position, mark.span.start)
-        ]
+        strays += [ProtectedSpan(Span(*match.span())) for match in pattern.finditer(text, position, mark.span.start)]
         position = mark.span.end
     return strays
 
@@ -313,7 +311,7 @@ def _breakable(pieces: Sequence[Piece]) -> Iterator[int]:
 
 def _is_faithful(content: str, plain: Sequence[Piece], unit: InlineUnit, grammar: Grammar) -> bool:
     """Tell whether a content is parsed as the unit's kind of block, with its markup around the same text."""
-    if not content.strip() or _BLOCK_EDGE.match(content):
+    if not content.strip() or _BLOCK_EDGE.match(content) or is_module_line(content):
         return False
     parsed = grammar.content_as(unit.block.kind, content)
     if parsed is None:
@@ -322,7 +320,10 @@ def _is_faithful(content: str, plain: Sequence[Piece], unit: InlineUnit, grammar
     if _keys(events) != unit.keys:
         return False
     marked = not unit.has_strays
-    body = "".join(_trace(_literal(piece.text), marked=marked and piece.is_markup and not _is_escape(piece.text)) for piece in plain)
+    body = "".join(
+        _trace(_literal(piece.text), marked=marked and piece.is_markup and not _is_escape(piece.text))
+        for piece in plain
+    )
     return _trace_of(events, marked=marked) == f"{unit.edges[0]}{body}{unit.edges[1]}"
 
 
