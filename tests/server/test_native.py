@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -11,7 +12,7 @@ import pytest
 
 from hymt_local.engine.scripted import Behaviour, Crash, Gated, Hang, ScriptedBackend, reply
 from hymt_local.errors import DecodeError
-from tests.server.serving import WAIT_S, Served, serving
+from tests.server.serving import TOKEN, WAIT_S, Served, serving
 from tests.server.streams import streaming
 from tests.services import scripted_service
 
@@ -125,10 +126,6 @@ def test_a_closed_connection_cancels_within_a_tenth_of_a_second(phase: str, stre
 
 
 def _raw(path: str, body: object) -> bytes:
-    import json
-
-    from tests.server.serving import TOKEN
-
     data = json.dumps(body).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nContent-Type: application/json"
     return f"{head}\r\nContent-Length: {len(data)}\r\n\r\n".encode() + data
