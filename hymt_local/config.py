@@ -58,6 +58,28 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     live_pause_ms: Annotated[
         int, msgspec.Meta(ge=50, le=10_000, description="terminal UI: pause before a live translation, milliseconds")
     ] = 400
+    resident: Annotated[
+        Literal["auto", "on", "off"],
+        msgspec.Meta(
+            description="the server that keeps models loaded; auto: used when it runs, and started by the terminal UI; "
+            "on: started by every command; off: never"
+        ),
+    ] = "auto"
+    idle_unload_s: Annotated[
+        int, msgspec.Meta(ge=-1, le=604_800, description="server: seconds an unused model stays loaded; -1: for ever")
+    ] = 600
+    server_port: Annotated[
+        int, msgspec.Meta(ge=1024, le=65_500, description="server: first port to try on 127.0.0.1")
+    ] = 4968
+    server_queue: Annotated[
+        int, msgspec.Meta(ge=1, le=10_000, description="server: translations under way or waiting, of all clients")
+    ] = 64
+    server_hosts: Annotated[
+        tuple[str, ...], msgspec.Meta(description="server: names it answers to besides localhost")
+    ] = ()
+    server_origins: Annotated[
+        tuple[str, ...], msgspec.Meta(description="server: origins of pages that may use it, http://HOST:PORT")
+    ] = ()
     theme: Annotated[str, msgspec.Meta(description="terminal UI: name of a Textual theme")] = "textual-dark"
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],

@@ -11,7 +11,7 @@ use. The core raises; only the edges (CLI, TUI, server) render.
     │                              · SegmentRejectedError
     ├── DocumentError           5
     ├── StoreError              6
-    ├── ServerError             7
+    ├── ServerError             7  AccessError · ForbiddenError · MisdirectedError · RequestTooLargeError · BusyError
     └── CancelledError        130
 """
 
@@ -211,6 +211,51 @@ class ServerError(HymtError):
     code = "server"
     exit_status = 7
     http_status = 502
+
+
+class AccessError(ServerError):
+    """A request without a token that the server knows."""
+
+    code = "access"
+    http_status = 401
+
+
+class ForbiddenError(ServerError):
+    """A web page or extension that may not talk to this server, or a client that may not do this."""
+
+    code = "forbidden"
+    http_status = 403
+
+
+class MisdirectedError(ServerError):
+    """The request names a host that is not this server: a sign of DNS rebinding."""
+
+    code = "misdirected"
+    http_status = 421
+
+
+class RequestTooLargeError(ServerError):
+    """A body, text or list beyond the server's limits; nothing was translated."""
+
+    code = "request_too_large"
+    http_status = 413
+
+
+class BusyError(ServerError):
+    """The waiting line is full, or the client's limit is reached; the request may be repeated later.
+
+    Args:
+        message: What is full.
+        hint: The next step.
+        retry_after_s: When a repetition has a chance.
+    """
+
+    code = "busy"
+    http_status = 429
+
+    def __init__(self, message: str, *, hint: str = "", retry_after_s: float = 1.0) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after_s = retry_after_s
 
 
 class CancelledError(HymtError):
