@@ -38,7 +38,7 @@ class LocalService:
     def __init__(self, open_model: ModelOpener, *, cache_path: Path | None) -> None:
         self._open_model = open_model
         self._cache = None if cache_path is None else ForgivingCache(cache_path)
-        self._detector = LanguageDetector()
+        self.detector = LanguageDetector()
         self._changed = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -209,7 +209,7 @@ class LocalService:
                 if translator.model.engine is not model.engine:
                     await model.engine.close()  # never loaded: two references name one model
                 return translator
-        translator = Translator(model, cache=self._cache, detector=self._detector)
+        translator = Translator(model, cache=self._cache, detector=self.detector)
         self._translators.append(translator)
         return translator
 

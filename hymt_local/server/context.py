@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
@@ -13,6 +13,7 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 
 from hymt_local.application import Application
+from hymt_local.detect import LanguageDetector
 from hymt_local.errors import ErrorReport, InputEncodingError, RequestTooLargeError, UsageError
 from hymt_local.events import Cancelled, Event, Failed, Finished, LastEvent, Started, TranslationRequest
 from hymt_local.jobs import LocalService
@@ -49,6 +50,10 @@ class ServerContext:
     limits: ServerLimits
     metrics: Metrics
     residency: Residency
+    detector: LanguageDetector
+    """Shared with the service; slow on first use: call it from a worker thread."""
+    stop: Callable[[], None]
+    """Begin to stop the server."""
     started_at: float = field(default_factory=time.time)
     """Seconds since 1970."""
 
@@ -103,12 +108,16 @@ class ServerContext:
             RequestTooLargeError: too many texts, or too long.
             BusyError: the client has had its share for the moment.
         """
+        self.check_texts(http, [text for each in requests for text in (each.text, *(unit.text for unit in each.units))])
+
+    def check_texts(self, http: Request, texts: Sequence[str]) -> None:
+        """Count texts of any use; see `check_size`."""
         most = self.limits.texts_per_request
-        if len(requests) > most:
+        if len(texts) > most:
             raise RequestTooLargeError(
-                f"{len(requests)} texts in one request, the most is {most}", hint="send them in parts"
+                f"{len(texts)} texts in one request, the most is {most}", hint="send them in parts"
             )
-        n_characters = sum(len(each.text) + sum(len(unit.text) for unit in each.units) for each in requests)
+        n_characters = sum(map(len, texts))
         self.clients.account(client_of(http)).charge_text(n_characters)
         self.metrics.count_characters(n_characters)
 
@@ -118,6 +127,7 @@ def build_context(
     service: LocalService,
     *,
     token: str,
+    stop: Callable[[], None],
     limits: ServerLimits | None = None,
     access: Access | None = None,
 ) -> ServerContext:
@@ -135,6 +145,8 @@ def build_context(
         limits=limits,
         metrics=metrics,
         residency=residency,
+        detector=service.detector,
+        stop=stop,
     )
 
 

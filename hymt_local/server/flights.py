@@ -6,6 +6,7 @@ A flight keeps its events, so that a follower may come late or come back. Everyt
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable
@@ -34,6 +35,8 @@ class Flight:
         self.job = job
         self.is_detached = is_detached
         self.n_followers = 0
+        self.owners: set[str] = set()
+        """Names of the clients that may see and cancel it by its id."""
         self.events: list[Event] = []
         self._changed = asyncio.Event()
 
@@ -54,16 +57,18 @@ class Flight:
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
 
-    async def follow(self, start: int = 0) -> AsyncIterator[tuple[int, Event]]:
-        """Yield every event with its index, from `start` on, until the last."""
-        index = start
-        while True:
-            while index < len(self.events):
-                yield index, self.events[index]
-                index += 1
-            if self.last is not None:
-                return
+    async def grows(self, n_seen: int, *, timeout_s: float | None) -> bool:
+        """Wait until there are more than `n_seen` events; False when the time is over, or the end has been seen."""
+        if len(self.events) <= n_seen and self.last is None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), timeout_s)
+        return len(self.events) > n_seen
+
+    async def ended(self) -> LastEvent:
+        """Wait for the last event."""
+        while self.last is None:
             await self._changed.wait()
+        return self.last
 
     async def finished(self) -> Finished:
         """Wait for the end.
@@ -71,9 +76,7 @@ class Flight:
         Raises:
             HymtError: it failed or was cancelled.
         """
-        while self.last is None:
-            await self._changed.wait()
-        last = self.last
+        last = await self.ended()
         if isinstance(last, Finished):
             return last
         if isinstance(last, Failed):

@@ -28,7 +28,7 @@ class ServerLimits:
 
     body_bytes: int = 8 * 1024 * 1024
     document_bytes: int = 32 * 1024 * 1024
-    texts_per_request: int = 1024
+    texts_per_request: int = 2048
     waiting_requests: int = 64
     """Translations under way or waiting, of all clients."""
     connections: int = 256

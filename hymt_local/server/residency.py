@@ -62,6 +62,14 @@ class Residency:
                 self._stop_timer(self._stays.pop(name))
         return freed
 
+    def names(self) -> tuple[str, ...]:
+        """Return the models that have been used and not unloaded since."""
+        return tuple(self._stays)
+
+    def is_used(self, model: str) -> bool:
+        """Tell whether a translation uses the model now."""
+        return model in self._stays and self._stays[model].n_users > 0
+
     def remaining_s(self, model: str) -> float | None:
         """Return how long the model will stay if nobody uses it; None while in use or for ever."""
         stay = self._stays.get(model)

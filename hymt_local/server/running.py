@@ -100,12 +100,14 @@ def serve(
     limits = limits or ServerLimits(waiting_requests=app.settings.server_queue)
 
     async def run() -> None:
-        context = build_context(app, service, token=token, limits=limits, access=access)
+        stop = _Stop()
+        context = build_context(app, service, token=token, stop=stop, limits=limits, access=access)
         log = RequestLog(request_log, alert=lambda line: _alert(context, line))
         try:
             server = _Server(_config(context, log, limits, tls), context)
+            stop.server = server
             loop = asyncio.get_running_loop()
-            server.on_start = lambda: on_ready(RunningServer(context, loop, server.stop))
+            server.on_start = lambda: on_ready(RunningServer(context, loop, stop))
             await server.serve(sockets=list(listeners))
         finally:
             context.residency.close()
@@ -138,6 +140,16 @@ def _config(context: ServerContext, log: RequestLog, limits: ServerLimits, tls: 
     )
 
 
+class _Stop:
+    """Makes the server stop, once there is one; any thread."""
+
+    server: uvicorn.Server | None = None
+
+    def __call__(self) -> None:
+        if self.server is not None:
+            self.server.should_exit = True
+
+
 class _Server(uvicorn.Server):
     """Tells when it is ready, and cancels every translation before it waits for connections to end."""
 
@@ -145,9 +157,6 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self.on_start: Callable[[], None] = lambda: None
         self._context = context
-
-    def stop(self) -> None:
-        self.should_exit = True
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

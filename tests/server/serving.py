@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from hymt_local.application import open_application
+from hymt_local.client import PROTOCOL, ServerFile
 from hymt_local.jobs import LocalService
 from hymt_local.server.context import Access, ServerContext
 from hymt_local.server.limits import ServerLimits
@@ -116,3 +117,10 @@ def serving(
         thread.join(WAIT_S)
         service.close()
         assert not thread.is_alive()
+
+
+def server_file(served: Served, *, token: str = TOKEN) -> ServerFile:
+    """Return what `server.json` would say of it."""
+    return ServerFile(
+        pid=os.getpid(), protocol=PROTOCOL, version="0", started_at=0.0, host="127.0.0.1", port=served.port, token=token
+    )
