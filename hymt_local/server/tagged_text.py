@@ -16,8 +16,8 @@ from enum import Enum
 from hymt_local.segment import ProtectedSpan, Span, TokenKind, UnitText
 
 HTML_SPLITTING = frozenset(
-    """address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure footer
-    form h1 h2 h3 h4 h5 h6 head header hgroup hr html legend li main menu nav ol optgroup option p section select
+    """address article aside blockquote body caption center dd details dialog div dl dt fieldset figcaption figure
+    footer form h1 h2 h3 h4 h5 h6 head header hgroup hr html legend li main menu nav ol optgroup option p section select
     summary table tbody td tfoot th thead title tr ul""".split()  # noqa: SIM905
 )
 HTML_IGNORED = frozenset("code kbd math pre samp script style svg template textarea var".split())  # noqa: SIM905

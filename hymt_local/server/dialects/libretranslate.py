@@ -154,7 +154,7 @@ def _alternatives(fields: Mapping[str, Any]) -> int:
     return value
 
 
-def _shaped(values: Sequence[Any], is_batch: bool) -> Any:  # noqa: FBT001
+def _shaped(values: Sequence[Any], is_batch: bool) -> Any:
     return list(values) if is_batch else values[0]
 
 

@@ -86,8 +86,7 @@ class Row {
     this.#bar.setAttribute("aria-label", `Progress of ${name}`);
     const remove = element("button", "icon");
     remove.type = "button";
-    remove.innerHTML = '<svg aria-hidden="true"><use href="#i-clear"/></svg>';
-    remove.append(element("span", "sr", `Remove ${name}`));
+    remove.append(document.querySelector("#clear svg").cloneNode(true), element("span", "sr", `Remove ${name}`));
     remove.addEventListener("click", () => this.onRemove());
     const title = element("span", "name", name);
     title.dir = "auto";

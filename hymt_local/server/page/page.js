@@ -37,10 +37,11 @@ async function setUp() {
 async function load() {
   if (!key.get()) return connect();
   try {
-    const { languages, model, model_kind: kind } = await ask("/v1/languages");
+    const [{ languages, model }, { data: models }] = await Promise.all([ask("/v1/languages"), ask("/v1/models")]);
     state.languages = languages;
-    at("model").textContent = kind === "demo" ? `${model}: knows its phrasebook only` : model;
-    at("model").hidden = !model;
+    const is_demo = models.some(({ id, kind }) => id === model && kind === "demo");
+    at("model").textContent = is_demo ? `${model}: knows its phrasebook only` : model;
+    at("model").hidden = false;
     if (!nameOf(state.targetLang)) state.targetLang = likelyTarget();
     if (!nameOf(state.sourceLang)) state.sourceLang = "auto";
     showLanguages();

@@ -56,21 +56,21 @@ export class Translation {
 
   #take(event, data, lines) {
     switch (event) {
-      case "model_loading":
+      case "loading":
         return this.on.loading(data);
       case "started":
         lines.lay(data.segments);
         return this.on.started(data);
-      case "text_delta":
+      case "token":
         return lines.append(data.segment, data.text);
-      case "segment_done":
+      case "segment":
         lines.settle(data);
         return this.on.progress(lines.n_settled, lines.n_segments);
-      case "finished":
+      case "done":
         this.text = data.text;
         lines.show();
         return this.#end(() => this.on.finished(data));
-      case "failed":
+      case "error":
         return this.#end(() => this.on.failed(Object.assign(new Error(data.error.message), data.error)));
       case "cancelled":
         return this.#end(() => this.on.cancelled());
