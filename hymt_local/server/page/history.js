@@ -31,6 +31,7 @@ export class TabHistory {
   open() {
     this.#show();
     this.#dialog.showModal();
+    this.#dialog.querySelector("li button, [data-close]").focus();  // not the button that clears
   }
 
   #show() {
