@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,9 +20,13 @@ if TYPE_CHECKING:
     from hymt_local.engine.base import Backend, BackendOpener
     from hymt_local.engine.fit import FitPlan, FitWish, MachineFacts
     from hymt_local.jobs import LocalService
+    from hymt_local.translation_job import Service
     from hymt_local.translator import OpenModel
 
 _logger = logging.getLogger(__name__)
+_ENGINE_SETTINGS = ("threads", "context_length", "gpu_layers", "memory_check")
+"""What a server has settled when it loaded its model."""
+_OWN_LAYERS = frozenset({Layer.FLAG, Layer.ENVIRONMENT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +43,29 @@ class Application:
         """The settings in force."""
         return self.resolved.settings
 
-    def open_service(self) -> LocalService:
+    def open_service(self, *, starts_resident: bool = False) -> Service:
+        """Return what translates: the resident server, or this process; the caller closes it.
+
+        Args:
+            starts_resident: Start the server in the background unless the settings say otherwise; without it, one that
+                runs is used.
+        """
+        mode = self.settings.resident
+        if mode == "off" or any(self.resolved.origins[name] in _OWN_LAYERS for name in _ENGINE_SETTINGS):
+            return self.open_local_service()
+        from hymt_local.client import ResidentService, find_server, start_server
+
+        if mode == "on" or starts_resident:
+            return ResidentService(
+                lambda: find_server(self.paths) or start_server(self.paths, os.environ),
+                fall_back=self.open_local_service,
+            )
+        server = find_server(self.paths)
+        if server is None:
+            return self.open_local_service()
+        return ResidentService(lambda: find_server(self.paths), fall_back=self.open_local_service)
+
+    def open_local_service(self) -> LocalService:
         """Start the job loop of this process; the caller closes it. Models are opened when first asked for."""
         from hymt_local.jobs import LocalService  # asyncio and sqlite3: 50 ms that `--help` does not pay
 

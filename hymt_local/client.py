@@ -194,12 +194,13 @@ def start_server(paths: Paths, environ: Mapping[str, str]) -> ServerFile:
         start_new_session=True,
         close_fds=True,
     )
+    threading.Thread(target=process.wait, name="hymt-server-reaper", daemon=True).start()
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
         server = find_server(paths)
         if server is not None:
             return server
-        if process.poll() not in {None, 0}:  # 0: another one has won
+        if process.returncode not in {None, 0}:  # 0: another one has won
             break
         time.sleep(POLL_S)
     raise ServerError("the server did not start in the background", hint="`hymt serve` says why")
@@ -233,6 +234,10 @@ class ResidentService:
         substitute = self._substitute
         return self._warnings + (substitute.warnings if substitute else ())
 
+    def prepare(self) -> None:
+        """Find or start the server ahead of the first job; returns at once."""
+        threading.Thread(target=self._prepare, name="hymt-resident-start", daemon=True).start()
+
     def submit(self, request: TranslationRequest) -> TranslationJob:
         """Start a job and return at once. Every error comes as its last event; after `close`, that is Cancelled."""
         job = TranslationJob(request, cancel=self._cancel)
@@ -262,7 +267,11 @@ class ResidentService:
         if remote is not None:
             remote.cancel()
 
-    # On the thread of a job
+    # On threads of its own
+
+    def _prepare(self) -> None:
+        with contextlib.suppress(HymtError):  # the first job will say it
+            self._locate()
 
     def _run(self, job: TranslationJob, remote: _Remote) -> None:
         try:

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from hymt_local.detect import LanguageDetector
-from hymt_local.errors import HymtError, StoreError
+from hymt_local.errors import CancelledError, HymtError, StoreError
 from hymt_local.events import Cancelled, Failed, TranslationRequest
 from hymt_local.memory.phrase_cache import CachedPhrase, PhraseCache
 from hymt_local.translation_job import Service, TranslationJob, error_of
@@ -63,6 +63,18 @@ class LocalService:
             else:
                 self._running_loop().call_soon_threadsafe(self._start, job)
         return job
+
+    def load(self, model: str | None = None) -> str:
+        """Read the weights of a model ahead of its first job, and return its name. Blocks.
+
+        Raises:
+            HymtError: it cannot be loaded, or the service is closed.
+        """
+        with self._changed:
+            if self._is_closed:
+                raise CancelledError("the service is closed")
+            loading = asyncio.run_coroutine_threadsafe(self._load(model), self._running_loop())
+        return loading.result()
 
     def unload(self, model: str | None = None) -> tuple[str, ...]:
         """Free the models that no job uses, or one of that name; they are loaded again when needed.
@@ -177,6 +189,11 @@ class LocalService:
             translator = await asyncio.shield(opening)
             if translator in self._translators:  # else it was unloaded while this job waited for its turn
                 return translator
+
+    async def _load(self, model: str | None) -> str:
+        translator = await self._translator(model)
+        await translator.model.engine.load()
+        return translator.model.name
 
     async def _unload(self, model: str | None) -> tuple[str, ...]:
         in_use = {translator for job, translator in self._used.items() if not job.done}

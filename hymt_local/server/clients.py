@@ -1,26 +1,20 @@
 """Who may use the server: the owner's token, named clients with keys and limits, one-time codes of pages.
 
-Keys are kept as SHA-256 digests only; a lookup compares with all of them in constant time.
+A lookup compares with all known digests in constant time.
 """
 
 from __future__ import annotations
 
-import hashlib
 import hmac
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
-import msgspec
-
-from hymt_local.config import write_atomically
-from hymt_local.errors import AccessError, StoreError, UsageError
+from hymt_local.client_keys import OWNER, TOKEN_BYTES, ClientFile, StoredClient, digest
+from hymt_local.errors import AccessError
 from hymt_local.server.limits import ClientAccount, ClientLimits
 
-TOKEN_BYTES = 32
-OWNER = "owner"
 CODE_LIFE_S = 300.0
 MAX_CODES = 32
 MAX_PAGES = 64
@@ -37,87 +31,6 @@ class Client:
     """The user of this machine, with the token of `server.json`: may stop and configure the server."""
     origin: str | None = None
     """Of a paired extension: its key is worth nothing elsewhere."""
-
-
-class StoredClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """One client in `clients.json`."""
-
-    name: str
-    key_sha256: str
-    origin: str | None = None
-    requests_per_minute: int | None = None
-    characters_per_minute: int | None = None
-    characters_per_request: int | None = None
-    burst: int = 10
-
-    def client(self) -> Client:
-        """Return it as requests see it."""
-        limits = ClientLimits(
-            self.requests_per_minute, self.characters_per_minute, self.characters_per_request, self.burst
-        )
-        return Client(self.name, limits, origin=self.origin)
-
-
-class ClientFile:
-    """The file of named clients; read anew when it has changed."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._seen: tuple[int, int] | None = None
-        self._clients: tuple[StoredClient, ...] = ()
-
-    def read(self) -> tuple[StoredClient, ...]:
-        """Return all clients.
-
-        Raises:
-            StoreError: the file cannot be read or is not what this program writes.
-        """
-        try:
-            status = self._path.stat()
-        except FileNotFoundError:
-            self._seen, self._clients = None, ()
-            return ()
-        seen = (status.st_mtime_ns, status.st_size)
-        if seen != self._seen:
-            try:
-                self._clients = msgspec.json.decode(self._path.read_bytes(), type=tuple[StoredClient, ...])
-            except (msgspec.DecodeError, OSError) as error:
-                raise StoreError(
-                    f"cannot read {self._path}: {error}", hint="move it away, and add the clients again"
-                ) from error
-            self._seen = seen
-        return self._clients
-
-    def write(self, clients: Iterable[StoredClient]) -> None:
-        """Replace all clients.
-
-        Raises:
-            StoreError: the file cannot be written.
-        """
-        write_atomically(self._path, msgspec.json.format(msgspec.json.encode(list(clients)), indent=2).decode() + "\n")
-
-    def add(self, client: StoredClient) -> None:
-        """Add one client.
-
-        Raises:
-            UsageError: the name is taken, or is not one.
-        """
-        if not client.name.strip() or client.name == OWNER or any(known.name == client.name for known in self.read()):
-            raise UsageError(
-                f"the client name {client.name!r} is taken or empty", hint="`hymt clients list` shows them"
-            )
-        self.write([*self.read(), client])
-
-    def remove(self, name: str) -> None:
-        """Remove one client; its key is worth nothing from then on.
-
-        Raises:
-            UsageError: there is none of that name.
-        """
-        rest = [client for client in self.read() if client.name != name]
-        if len(rest) == len(self.read()):
-            raise UsageError(f"no client is called {name!r}", hint="`hymt clients list` shows them")
-        self.write(rest)
 
 
 class Clients:
@@ -191,7 +104,7 @@ class Clients:
         return token
 
     def _known(self) -> Mapping[str, Client]:
-        named = {each.key_sha256: each.client() for each in self._file.read()}
+        named = {each.key_sha256: _client(each) for each in self._file.read()}
         return {self._owner_digest: Client(OWNER, is_owner=True), **self._pages, **named}
 
     def _drop_old_codes(self) -> None:
@@ -205,12 +118,8 @@ class _Code:
     expires_at: float
 
 
-def digest(token: str) -> str:
-    """Return what is kept of a token."""
-    return hashlib.sha256(token.encode("utf-8", "surrogateescape")).hexdigest()
-
-
-def new_client(client: StoredClient) -> tuple[StoredClient, str]:
-    """Return the client with a new key's digest, and the key, which is nowhere else."""
-    key = secrets.token_urlsafe(TOKEN_BYTES)
-    return msgspec.structs.replace(client, key_sha256=digest(key)), key
+def _client(stored: StoredClient) -> Client:
+    limits = ClientLimits(
+        stored.requests_per_minute, stored.characters_per_minute, stored.characters_per_request, stored.burst
+    )
+    return Client(stored.name, limits, origin=stored.origin)

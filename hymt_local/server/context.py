@@ -13,11 +13,12 @@ from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 
 from hymt_local.application import Application
+from hymt_local.client_keys import ClientFile
 from hymt_local.detect import LanguageDetector
 from hymt_local.errors import ErrorReport, InputEncodingError, RequestTooLargeError, UsageError
 from hymt_local.events import Cancelled, Event, Failed, Finished, LastEvent, Started, TranslationRequest
 from hymt_local.jobs import LocalService
-from hymt_local.server.clients import Client, ClientFile, Clients
+from hymt_local.server.clients import Client, Clients
 from hymt_local.server.flights import RETRY_GRACE_S, Flight, Flights
 from hymt_local.server.limits import ServerLimits
 from hymt_local.server.metrics import Metrics
@@ -37,6 +38,33 @@ class Access:
     """Of pages, besides the server's own; those of paired extensions are in `Clients`."""
 
 
+class FlightWatch:
+    """Tells metrics and residency of every translation."""
+
+    def __init__(self, metrics: Metrics, residency: Residency) -> None:
+        self.used_at = time.monotonic()
+        """When a translation last began or ended."""
+        self._metrics = metrics
+        self._residency = residency
+
+    def see(self, flight: Flight, event: Event) -> None:
+        """Look at one event."""
+        self.used_at = time.monotonic()
+        if isinstance(event, Started):
+            self._residency.begin(event.model)
+        if isinstance(event, LastEvent):
+            self._count(flight, event)
+            if flight.model is not None:
+                self._residency.end(flight.model)
+
+    def _count(self, flight: Flight, last: LastEvent) -> None:
+        self._metrics.count_translation(
+            END_NAMES[type(last)],
+            duration_s=time.monotonic() - flight.started_at,
+            output_tokens=last.usage.output_tokens if isinstance(last, Finished) else 0,
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class ServerContext:
     """Everything that routes are built from. Belongs to the server's loop."""
@@ -50,6 +78,7 @@ class ServerContext:
     limits: ServerLimits
     metrics: Metrics
     residency: Residency
+    watch: FlightWatch
     detector: LanguageDetector
     """Shared with the service; slow on first use: call it from a worker thread."""
     stop: Callable[[], None]
@@ -145,33 +174,10 @@ def build_context(
         limits=limits,
         metrics=metrics,
         residency=residency,
+        watch=watch,
         detector=service.detector,
         stop=stop,
     )
-
-
-class FlightWatch:
-    """Tells metrics and residency of every translation."""
-
-    def __init__(self, metrics: Metrics, residency: Residency) -> None:
-        self._metrics = metrics
-        self._residency = residency
-
-    def see(self, flight: Flight, event: Event) -> None:
-        """Look at one event."""
-        if isinstance(event, Started):
-            self._residency.begin(event.model)
-        if isinstance(event, LastEvent):
-            self._count(flight, event)
-            if flight.model is not None:
-                self._residency.end(flight.model)
-
-    def _count(self, flight: Flight, last: LastEvent) -> None:
-        self._metrics.count_translation(
-            END_NAMES[type(last)],
-            duration_s=time.monotonic() - flight.started_at,
-            output_tokens=last.usage.output_tokens if isinstance(last, Finished) else 0,
-        )
 
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})

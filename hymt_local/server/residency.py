@@ -53,6 +53,11 @@ class Residency:
         if stay.n_users == 0:
             self._start_timer(model, stay, self._wishes.pop(model, self._keep_alive_s))
 
+    def touch(self, model: str) -> None:
+        """The model was loaded ahead: it stays as if it had been used."""
+        self.begin(model)
+        self.end(model)
+
     async def unload_now(self, model: str | None = None) -> tuple[str, ...]:
         """Free a model, or all; returns the names of those that were in memory and unused."""
         freed = await asyncio.to_thread(self._unload, model)

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import signal
 import socket
-from collections.abc import Callable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,6 +97,7 @@ def serve(
     limits: ServerLimits | None = None,
     access: Access | None = None,
     tls: Tls | None = None,
+    exit_idle_s: float | None = None,
     on_ready: Callable[[RunningServer], None],
     request_log: Path | None,
 ) -> None:
@@ -108,12 +113,25 @@ def serve(
             stop.server = server
             loop = asyncio.get_running_loop()
             server.on_start = lambda: on_ready(RunningServer(context, loop, stop))
+            watching = loop.create_task(_stop_when_idle(context, exit_idle_s)) if exit_idle_s else None
             await server.serve(sockets=list(listeners))
+            if watching is not None:
+                watching.cancel()
         finally:
             context.residency.close()
             log.close()
 
     asyncio.run(run())
+
+
+async def _stop_when_idle(context: ServerContext, idle_s: float) -> None:
+    """Only translations count: whoever looks whether the server lives does not keep it alive."""
+    while True:
+        rest_s = context.watch.used_at + idle_s - time.monotonic()
+        if rest_s <= 0 and context.flights.n_active == 0:
+            context.stop()
+            return
+        await asyncio.sleep(max(rest_s, 1.0))
 
 
 def _alert(context: ServerContext, line: str) -> None:
@@ -157,6 +175,19 @@ class _Server(uvicorn.Server):
         super().__init__(config)
         self.on_start: Callable[[], None] = lambda: None
         self._context = context
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop at a signal, without raising it once more as uvicorn does: there are files to tidy."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {number: signal.signal(number, self.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

@@ -135,8 +135,9 @@ class ServiceContract(ABC):
         job.cancel()
         assert opened[0].submit(request("Hello again")).result(timeout_s=10).text == "Bonjour"
 
-    def test_cancelling_before_the_start_and_after_the_end_is_fine(self, hello: Service) -> None:
-        early = hello.submit(request("Hello"))
+    def test_cancelling_before_the_start_and_after_the_end_is_fine(self, hello: Service, opened: list[Service]) -> None:
+        opened.append(self.serve(Hang()))
+        early = opened[-1].submit(request("Hello"))
         early.cancel()
         assert isinstance(list(early)[-1], Cancelled)
         late = hello.submit(request("Hello"))
