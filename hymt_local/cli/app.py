@@ -33,6 +33,7 @@ COMMANDS = {
     "clients": ("hymt_local.cli.clients", "Give keys to other programs, and let extensions in."),
     "config": ("hymt_local.cli.config", "Show and change settings."),
     "convert": ("hymt_convert.command", "Make a GGUF from a Hugging Face checkpoint."),
+    "mcp": ("hymt_local.cli.mcp", "Serve tools for agents on standard input and output."),
     "doctor": ("hymt_local.cli.doctor", "Check this machine and this installation."),
     "bench": ("hymt_local.cli.bench", "Measure speed on this machine."),
     "demo": ("hymt_local.cli.demo", "Show the embedded demo model at work."),
