@@ -8,7 +8,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from hymt_local.engine.base import Backend
-from hymt_local.engine.llama import LlamaOptions, open_llama_backend
+from hymt_local.engine.llama import open_llama_backend
+from hymt_local.engine.options import LlamaOptions
 from hymt_local.errors import EngineLoadError
 
 SMALLER_SHARES = (0.85, 0.7, 0.0)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from hymt_local.engine.cancel import CancelFlag
+from hymt_local.engine.options import KvType
 from hymt_local.engine.sampling import Logits
 from hymt_local.engine.slots import BatchDecoder, Run
 from hymt_local.errors import DecodeError, EngineLoadError
@@ -38,6 +39,7 @@ class ContextShape:
     threads: int
     offload: bool
     """Keep the KV cache and large products on the GPU."""
+    kv_type: KvType = "f16"
 
 
 class LlamaContext(BatchDecoder):
@@ -268,6 +270,7 @@ def _context_params(api: Any, shape: ContextShape) -> Any:
     params.pooling_type = api.LLAMA_POOLING_TYPE_NONE
     params.attention_type = api.LLAMA_ATTENTION_TYPE_CAUSAL
     params.kv_unified = True
+    params.type_k = params.type_v = getattr(api, f"GGML_TYPE_{shape.kv_type.upper()}")  # quantized V needs the former
     params.offload_kqv = params.op_offload = shape.offload
     params.no_perf = True
     return params

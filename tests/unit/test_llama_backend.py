@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,17 +25,13 @@ from hymt_local.engine.base import (
 )
 from hymt_local.engine.cancel import CancelFlag
 from hymt_local.engine.draft import DraftMeter
-from hymt_local.engine.gguf_file import read_header
 from hymt_local.engine.llama import (
     LlamaBackend,
-    LlamaOptions,
     LogSink,
-    choose_slots,
-    default_threads,
-    kv_bytes_per_token,
     open_llama_backend,
 )
 from hymt_local.engine.llama_vocabulary import stop_ids
+from hymt_local.engine.options import LlamaOptions
 from hymt_local.engine.sampling import Greedy, check_sampling
 from hymt_local.engine.scheduler import ThreadedEngine
 from hymt_local.engine.slots import Run
@@ -625,11 +620,6 @@ def test_nothing_of_llama_cpp_reaches_the_terminal(toy_path: Path, capfd: pytest
     assert capfd.readouterr() == ("", "")
 
 
-def test_tiny_models_run_on_one_thread_and_others_leave_a_core_free() -> None:
-    assert default_threads(1 << 20) == 1
-    assert 1 <= default_threads(4 << 30) <= max(1, (os.cpu_count() or 1) - 1)
-
-
 async def test_two_engines_share_the_library_and_answer_alike(toy_path: Path) -> None:
     engines = [ThreadedEngine(open_llama_backend(toy_path), name) for name in ("one", "two")]
 
@@ -741,17 +731,8 @@ class _Fewer:
 @pytest.mark.parametrize("options", [LlamaOptions(slots=3), LlamaOptions(deterministic=True), LlamaOptions(slots=1)])
 def test_slots_are_as_asked_for(toy_path: Path, options: LlamaOptions) -> None:
     backend = open_toy(toy_path, options)
-    assert backend.info.slots == (options.slots or 1)
+    assert backend.info.slots == options.n_slots
     backend.close()
-
-
-def test_little_memory_means_few_slots(toy_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    header = read_header(toy_path)
-    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=300_000))
-    per_token = kv_bytes_per_token(header)
-    assert per_token == 2 * 2 * 2 * 32
-    assert [choose_slots(header, LlamaOptions(context_length=n)) for n in (1024, 256)] == [4, 1]
-    assert choose_slots(header, LlamaOptions(context_length=256, slots=9)) == 9
 
 
 # Fixed beginnings

@@ -11,7 +11,7 @@ import pytest
 from hymt_local import loading
 from hymt_local.engine.base import Backend
 from hymt_local.engine.echo import EchoBackend
-from hymt_local.engine.llama import LlamaOptions
+from hymt_local.engine.options import LlamaOptions
 from hymt_local.errors import EngineLoadError, ModelFileError
 from hymt_local.loading import open_with_fewer_layers
 
