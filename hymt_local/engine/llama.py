@@ -247,7 +247,8 @@ class LlamaBackend(Backend):
         check_sampling(request.sampling)
         if not request.prompt:
             raise DecodeError("an empty prompt")
-        if min(request.prompt) < 0 or max(request.prompt) >= self._info.vocab_size:
+        tokens = (*request.prompt, *request.answered)
+        if min(tokens) < 0 or max(tokens) >= self._info.vocab_size:
             raise DecodeError(f"the prompt has an id outside of 0 to {self._info.vocab_size - 1}")
 
     def _make_batcher(self, context: LlamaContext) -> Batcher:

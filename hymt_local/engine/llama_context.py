@@ -14,7 +14,7 @@ from hymt_local.engine.cancel import CancelFlag
 from hymt_local.engine.options import KvType
 from hymt_local.engine.sampling import Logits
 from hymt_local.engine.slots import BatchDecoder, Run
-from hymt_local.errors import DecodeError, EngineLoadError
+from hymt_local.errors import DecodeError, EngineMemoryError
 
 CONTEXT_STEP = 256
 """llama.cpp rounds context lengths up to it."""
@@ -52,7 +52,7 @@ class LlamaContext(BatchDecoder):
         n_vocab: Length of a row of logits.
 
     Raises:
-        EngineLoadError: not enough memory.
+        EngineMemoryError: not enough memory.
     """
 
     def __init__(self, api: Any, model: Any, *, shape: ContextShape, n_vocab: int) -> None:
@@ -66,7 +66,7 @@ class LlamaContext(BatchDecoder):
         self._abort_callback = native_abort_callback(api)
         self.handle = api.llama_init_from_model(model, _context_params(api, shape))
         if not self.handle:
-            raise EngineLoadError(
+            raise EngineMemoryError(
                 f"llama.cpp could not create a context of {shape.cells} tokens",
                 hint="close other programs, or set a smaller context_length",
             )
