@@ -34,12 +34,21 @@ from hymt_local.engine.machine import usable_cores
 from hymt_local.engine.options import PROMPT_SLICE, LlamaOptions, default_threads, n_cells, n_outputs, n_sequences
 from hymt_local.engine.prefix_store import PrefixStats, PrefixStore
 from hymt_local.engine.sampling import Chooser, Greedy, Sampled, check_sampling
-from hymt_local.errors import DecodeError, EngineError, EngineLoadError, EngineUnavailableError, ModelFileError
+from hymt_local.errors import (
+    DecodeError,
+    EngineError,
+    EngineLoadError,
+    EngineMemoryError,
+    EngineUnavailableError,
+    ModelFileError,
+)
 from hymt_local.events import SamplingParams, TokenUsage
 
 SPIN_COUNT = "2000"
 """Of libgomp's barriers: with its default, decoding collapses as soon as other programs want the cores."""
 LOG_TAIL_LINES = 50
+NO_MEMORY_WORDS = ("failed to allocate", "unable to allocate", "out of memory")
+"""In llama.cpp's log, when memory was the reason of a failure."""
 
 _logger = logging.getLogger(__name__)
 _library_lock = threading.Lock()
@@ -358,9 +367,17 @@ def _load_model(
     model = api.llama_model_load_from_file(os.fsencode(header.path), params)
     del callback
     if not model:
-        what = "loading was given up" if is_given_up else f"llama.cpp cannot load {header.path.name}: {library.why()}"
-        raise EngineLoadError(what, hint="" if is_given_up else "run `hymt models verify`")
+        raise _load_error(library, header, is_given_up=bool(is_given_up))
     return model
+
+
+def _load_error(library: Library, header: GgufHeader, *, is_given_up: bool) -> EngineLoadError:
+    if is_given_up:
+        return EngineLoadError("loading was given up")
+    what = f"llama.cpp cannot load {header.path.name}: {library.why()}"
+    if any(words in line.casefold() for line in library.log.tail for words in NO_MEMORY_WORDS):
+        return EngineMemoryError(what, hint="close other programs, or set a smaller context_length")
+    return EngineLoadError(what, hint="run `hymt models verify`")
 
 
 def _load_mode(api: Any, options: LlamaOptions) -> int:

@@ -99,6 +99,7 @@ class Sampled:
         self._chain = library.llama_sampler_chain_init(library.llama_sampler_chain_default_params())
         for sampler in self._samplers(sampling, n_vocab):
             if not sampler:  # a chain with a NULL in it crashes
+                self.close()
                 raise DecodeError("llama.cpp could not make a sampler")
             library.llama_sampler_chain_add(self._chain, sampler)
 
