@@ -43,6 +43,21 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         Annotated[int, msgspec.Meta(ge=0, le=1000)] | Literal["auto"],
         msgspec.Meta(description="layers on the GPU; auto: as many as fit, 0: CPU only"),
     ] = "auto"
+    kv_type: Annotated[
+        Literal["f16", "q8_0", "q4_0"],
+        msgspec.Meta(description="KV cache; q8_0 takes half the memory, q4_0 a quarter: slower and less exact"),
+    ] = "f16"
+    slots: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=64)] | None,
+        msgspec.Meta(description="segments translated at once; unset: 16, or what fits into memory"),
+    ] = None
+    deterministic: Annotated[
+        bool, msgspec.Meta(description="one segment at a time: the same answer to the last bit, several times slower")
+    ] = False
+    engine_process: Annotated[
+        Literal["auto", "child", "inline"],
+        msgspec.Meta(description="where models run; child survives crashes, auto: child but for tiny models"),
+    ] = "auto"
     pair_models: Annotated[
         dict[str, str],
         msgspec.Meta(description="models of single language pairs; `hymt models use MODEL --for en-zh` sets them"),
