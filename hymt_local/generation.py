@@ -24,6 +24,7 @@ from hymt_local.engine.base import (
 from hymt_local.engine.utf8 import Utf8Stream
 from hymt_local.errors import ContextOverflowError, DecodeError, HymtError, NotCoveredError, SegmentRejectedError
 from hymt_local.events import Event, Priority, PromptProgress, SamplingParams, TextDelta, TokenUsage
+from hymt_local.planning import shown
 from hymt_local.prompts import (
     Context,
     Delimiters,
@@ -74,7 +75,6 @@ _MARKS_AROUND = re.compile(
     r"([\s,;:)\]}»”’\"'–—/|·•*_=+>，、；：）」』】-]*)(.*?)([\s,;:(\[{«“‘\"'–—/|·•*_=+<，、；：（「『【-]*)", re.DOTALL
 )
 _ENVELOPE = re.compile(r"\s*<target>(.*?)</target>\s*", re.DOTALL)
-_SHOWN_CHARACTERS = 60
 _RETRIED_HINT = "the source text was kept; translate this part again, alone or with another model"
 _COVERAGE_HINT = "`hymt models pull` fetches a real model that suits this machine; `hymt models list` shows all"
 
@@ -161,11 +161,6 @@ class Answer:
 def not_covered(text: str) -> NotCoveredError:
     """Return the refusal of a text (or the part of it) outside a demo model's closed domain."""
     return NotCoveredError(f"the demo phrasebook does not cover {shown(text)!r}", hint=_COVERAGE_HINT)
-
-
-def shown(text: str) -> str:
-    """Return the beginning of a text for a one-line message."""
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
 
 
 class SegmentGenerator:

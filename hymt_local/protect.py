@@ -230,6 +230,25 @@ class MaskStream:
         return "".join(part for pair in zip(texts, [*tokens, ""], strict=True) for part in pair)
 
 
+def carried_over(source: SourceText, text: str) -> SourceText | None:
+    """Return a restored translation as a source of its own, with the same protected spans at their new places.
+
+    Args:
+        source: What was translated.
+        text: Its translation, every protected part in it.
+
+    Returns:
+        None when a protected part cannot be told from other text.
+    """
+    masked = protect(replace(source, tokens=source.tokens), family=MaskFamily.KEEP)
+    wanted = [Token(span.span.of(source.text), span.kind, span.pair) for span in source.tokens]
+    found = list(_kept_tokens(replace(masked, tokens=tuple(wanted)), text)) if wanted else []
+    if Counter(index for index, _ in found) != Counter(range(len(wanted))):
+        return None
+    spans = [ProtectedSpan(span, wanted[index].kind, wanted[index].pair) for index, span in found]
+    return SourceText(text, tuple(spans), source.groups)
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A part of a text that was split at its tokens."""
