@@ -43,6 +43,7 @@ from hymt_local.protect import (
     MaskFault,
     MaskStream,
     SourceText,
+    can_keep,
     protect,
     restore,
     split_at_tokens,
@@ -589,6 +590,8 @@ def mask_families(spec: ModelSpec, source: SourceText) -> tuple[MaskFamily, ...]
         return (MaskFamily.XML, MaskFamily.SPLIT)
     first = MaskFamily.TAGS if has_task(spec, Formatted.name) else MaskFamily.XML
     has_pairs = any(token.kind is not TokenKind.ATOMIC for token in source.tokens)
+    if not can_keep(source):
+        return (first, MaskFamily.SPLIT)
     order = (first, MaskFamily.KEEP) if has_pairs else (MaskFamily.KEEP, first)
     return (*order, MaskFamily.SPLIT)
 

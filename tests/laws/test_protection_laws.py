@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from hymt_local.protect import (
@@ -17,6 +17,7 @@ from hymt_local.protect import (
     MaskStream,
     Restored,
     SourceText,
+    can_keep,
     carried_over,
     protect,
     restore,
@@ -99,8 +100,9 @@ def texts_of(source: SourceText) -> Counter[str]:
 
 
 @given(sources(), st.sampled_from(MASKING))
-@settings(max_examples=300)
+@settings(max_examples=100)
 def test_p_3_an_answer_that_keeps_every_mask_restores_the_source(source: SourceText, family: MaskFamily) -> None:
+    assume(family is not MaskFamily.KEEP or can_keep(source))
     masked = protect(source, family=family)
     restored = restore(masked, masked.text)
     assert restored == Restored(source.text)
@@ -131,7 +133,7 @@ BENDS: dict[str, Callable[[str], str]] = {
 
 @pytest.mark.parametrize("bent", BENDS, ids=str)
 @given(source=sources(), family=st.sampled_from([MaskFamily.XML, MaskFamily.TAGS]))
-@settings(max_examples=60)
+@settings(max_examples=25)
 def test_p_4_bent_masks_are_recognized(bent: str, source: SourceText, family: MaskFamily) -> None:
     masked = protect(source, family=family)
     if masked.name:
@@ -154,10 +156,11 @@ MANGLINGS: tuple[Callable[[str, random.Random], str], ...] = (
 
 
 @given(sources(), st.sampled_from(MASKING), st.sampled_from(MANGLINGS), st.integers(0, 2**16))
-@settings(max_examples=500)
+@settings(max_examples=200)
 def test_p_4_any_mangling_gives_exact_tokens_or_a_fault(
     source: SourceText, family: MaskFamily, mangle: Callable[[str, random.Random], str], seed: int
 ) -> None:
+    assume(family is not MaskFamily.KEEP or can_keep(source))
     masked = protect(source, family=family)
     restored = restore(masked, mangle(masked.text, random.Random(seed)))
     if isinstance(restored, MaskFault):
