@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import pairwise
 
 from hymt_local.literals import Literal, find_literals
-from hymt_local.scripts import UNSPACED_SCRIPTS, script_of, whole_word
+from hymt_local.scripts import is_spaced, whole_word
 from hymt_local.segment import ProtectedSpan, Span, TokenGroup, TokenKind, UnitText
 
 _UNMASKED_KINDS = frozenset({"entity"})
@@ -515,8 +515,8 @@ def _alternatives(tokens: Sequence[Token]) -> re.Pattern[str]:
     """Match any of the tokens, as a whole word where it is one in the source."""
     edges: dict[str, tuple[str, str]] = {}
     for token in tokens:
-        first = " " if not token.before and token.left.isalnum() else token.text[0]
-        last = " " if not token.after and token.right.isalnum() else token.text[-1]
+        first = " " if not token.before and is_spaced(token.left) else token.text[0]
+        last = " " if not token.after and is_spaced(token.right) else token.text[-1]
         known = edges.get(token.text, (first, last))
         edges[token.text] = (min(known[0], first), min(known[1], last))
     ordered = sorted(edges, key=len, reverse=True)
@@ -678,5 +678,5 @@ def _space(token: Token, found: str, beside: str, *, recorded: str, neighbour: s
     if found and recorded:
         return recorded
     if recorded:  # lost: a letter of a script with spaces would run into the token
-        return recorded if beside.isalnum() and script_of(beside) not in UNSPACED_SCRIPTS else found
+        return recorded if is_spaced(beside) else found
     return "" if beside and beside == neighbour and not beside.isalnum() else found
