@@ -78,7 +78,6 @@ _META = frozenset(
     }
 )
 _BUTTONS = frozenset({"submit", "button", "reset"})
-_HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 _REFERENCE = re.compile(r"&(?:#\d{1,7};?|#[xX][0-9A-Fa-f]{1,6};?|[A-Za-z][A-Za-z0-9]{1,31};)")
 _EXPRESSION = re.compile(r"\{\{|<\?=|<%=|<\?php\s+(?:echo|print)\b")
