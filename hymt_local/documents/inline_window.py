@@ -9,6 +9,7 @@ from typing import Protocol
 
 from hymt_local.segment import ProtectedSpan, Span
 
+_UNWRITABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 _MAX_ALTERNATIVES = 40
 _MAX_WRAPS = 16
 """Layers taken off; what is wrapped more often keeps the rest."""
@@ -51,6 +52,12 @@ def text_window(events: Sequence[Placed]) -> tuple[int, int]:
 def has_letters(events: Iterable[Placed]) -> bool:
     """Tell whether the literals among events have something to translate."""
     return any(character.isalpha() for event in events if event.role is Role.LITERAL for character in event.text)
+
+
+def unwritable(target: str) -> str | None:
+    """Say in one line which character of a target no text document can hold; None for none."""
+    match = _UNWRITABLE.search(target)
+    return f"it holds the character U+{ord(match.group()):04X}, which is no text" if match else None
 
 
 def find_marks(text: str, marks: frozenset[str]) -> list[Span]:
