@@ -20,24 +20,33 @@ _WIDE = {code: code + 0xFEE0 for code in range(ord("A"), ord("Z") + 1)}
 _LETTER = re.compile(r"[^\W\d_]")
 
 
+def parts_of(text: UnitText) -> list[tuple[str, bool]]:
+    """Return the parts of a unit's text and whether each is protected."""
+    parts, position = list[tuple[str, bool]](), 0
+    for mark in text.protected:
+        parts += [(text.text[position : mark.span.start], False), (mark.span.of(text.text), True)]
+        position = mark.span.end
+    return [*parts, (text.text[position:], False)]
+
+
 def outside_protected(text: UnitText, change: Callable[[str], str]) -> str:
     """Return a unit's text with a change to what is not protected."""
-    parts, position = [], 0
-    for mark in text.protected:
-        parts += [change(text.text[position : mark.span.start]), mark.span.of(text.text)]
-        position = mark.span.end
-    return "".join([*parts, change(text.text[position:])])
+    return "".join(part if is_protected else change(part) for part, is_protected in parts_of(text))
 
 
-def literals(text: UnitText) -> str:
-    """Return what is not protected in a text."""
-    bounds = [0, *(end for mark in text.protected for end in (mark.span.start, mark.span.end)), len(text.text)]
-    return "".join(text.text[start:end] for start, end in zip(bounds[::2], bounds[1::2], strict=True))
+def literals(text: UnitText, change: Callable[[str], str] = str) -> str:
+    """Return what is not protected in a text, changed."""
+    return "".join(change(part) for part, is_protected in parts_of(text) if not is_protected)
+
+
+def foreign(part: str) -> str:
+    """Return text of which every stretch differs, whatever its script."""
+    return _LETTER.sub(r"\g<0>ø", part.swapcase(), count=1)
 
 
 def pseudo(unit: Unit) -> str:
     """Return a target whose every stretch of text differs and whose markup is the source's."""
-    return outside_protected(unit.source, lambda part: _LETTER.sub(r"\g<0>ø", part.swapcase(), count=1))
+    return outside_protected(unit.source, foreign)
 
 
 def wide(unit: Unit) -> str:

@@ -10,7 +10,6 @@ from typing import Protocol
 from hymt_local.segment import ProtectedSpan, Span
 
 _UNWRITABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
-_MAX_ALTERNATIVES = 40
 _MAX_WRAPS = 16
 """Layers taken off; what is wrapped more often keeps the rest."""
 
@@ -64,11 +63,8 @@ def find_marks(text: str, marks: frozenset[str]) -> list[Span]:
     """Return where these strings stand in a text, the longest at each place; in linear time however many they are."""
     if not marks:
         return []
-    if len(marks) <= _MAX_ALTERNATIVES:
-        ordered = sorted(marks, key=lambda mark: (-len(mark), mark))
-        return [Span(*match.span()) for match in re.finditer("|".join(map(re.escape, ordered)), text)]
     lengths = sorted({len(mark) for mark in marks}, reverse=True)
-    first = re.compile("[" + re.escape("".join({mark[0] for mark in marks})) + "]")
+    first = re.compile("[" + re.escape("".join(sorted({mark[0] for mark in marks}))) + "]")
     found: list[Span] = []
     position = 0
     while match := first.search(text, position):

@@ -12,8 +12,7 @@ from hymt_local.documents.base import MergeOptions, Unit
 from hymt_local.documents.html import HtmlFormat
 from hymt_local.documents.html_scan import TokenType, scan
 from hymt_local.documents.text_encoding import decode
-from hymt_local.segment import UnitText
-from tests.markup import LANGUAGES, PLAIN, html_skeleton, literals, pseudo, targets_of
+from tests.markup import LANGUAGES, PLAIN, foreign, html_skeleton, literals, pseudo, targets_of
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "documents" / "html"
 FORMAT = HtmlFormat()
@@ -116,7 +115,7 @@ def test_d_2_pseudo_keeps_the_tags_and_changes_every_unit(pages: list[bytes]) ->
         merged = document.merge(targets, PLAIN)
         assert merged.rejected == {}
         again = FORMAT.read(merged.data, LANGUAGES)
-        changed = [literals(UnitText(targets[unit.id], unit.source.protected)) for unit in document.units]
+        changed = [literals(unit.source, foreign) for unit in document.units]
         assert [literals(unit.source) for unit in again.units] == changed
         assert all(literals(unit.source) != text for unit, text in zip(document.units, changed, strict=True))
 
