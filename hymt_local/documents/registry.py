@@ -5,10 +5,20 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from hymt_local.documents.base import Format
+from hymt_local.documents.json_catalogue import JsonCatalogueFormat
+from hymt_local.documents.po import PoFormat
+from hymt_local.documents.srt import SrtFormat
 from hymt_local.documents.text import TextFormat
+from hymt_local.documents.vtt import VttFormat
 from hymt_local.errors import DocumentError
 
-FORMATS: tuple[Format, ...] = (TextFormat(),)
+FORMATS: tuple[Format, ...] = (
+    TextFormat(),
+    SrtFormat(),
+    VttFormat(),
+    PoFormat(),
+    JsonCatalogueFormat(),
+)
 """In the order in which they are shown and asked. Their modules load their parsers when they read."""
 
 _HEAD_BYTES = 4096
