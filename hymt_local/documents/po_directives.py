@@ -52,7 +52,8 @@ _GROUP_OF_FLAG = {
     "python-brace-format": TokenGroup.PYTHON_BRACE,
 }
 _ESCAPES = frozenset({"%%", "{{", "}}", "~~"})
-_HAS_PLACE = re.compile(r"%(?:\d+\$|\(|<(?!PRI)|\{)|\{[^{}]")
+_HAS_PLACE = re.compile(r"%(?:\d+\$|\(|<(?!PRI)|\{)|\{[^{}:!]")
+_ORDERED_FAMILIES = frozenset({"printf", "ruby", "brace", "lisp", "any"})
 _UNNUMBERED = re.compile(r"%(?!\d+\$|[(<{])[^*]*$")
 _NUMBERING_FLAGS = frozenset({"c-format", "objc-format", "php-format", "java-printf-format"})
 _NEVER = re.compile(r"(?!)")
@@ -69,6 +70,8 @@ class FormatRules:
     """Matches directives and escapes such as `%%`."""
     strays: str
     """Characters that mean nothing outside a directive and break the message there."""
+    is_ordered: bool
+    """Whether directives without a name or number print the arguments in turn."""
     can_number: bool
     """Whether directives can say which argument they print: `%2$s`."""
     groups: frozenset[TokenGroup]
@@ -86,10 +89,20 @@ class FormatRules:
         wanted, found = self.directives(source), self.directives(target)
         if optional and optional in wanted and optional not in found:
             wanted.remove(optional)
-        if not self._is_numbered_anew(wanted, found) and (difference := _difference(wanted, found)):
+        if not self._is_numbered_anew(wanted, found) and (difference := self._difference(wanted, found)):
             return difference
         if self._n_strays(target) != self._n_strays(source):
             return f"{' or '.join(self.strays)} outside a format directive"
+        return None
+
+    def _difference(self, wanted: list[str], found: list[str]) -> str | None:
+        lost, added = Counter(wanted) - Counter(found), Counter(found) - Counter(wanted)
+        if lost or added:
+            words = [f"lost {each}" for each in lost] + [f"added {each}" for each in added]
+            return f"format directives differ: {', '.join(words)}"
+        in_turn = ([each for each in directives if not _HAS_PLACE.match(each)] for directives in (wanted, found))
+        if self.is_ordered and next(in_turn) != next(in_turn):
+            return "format directives without a number or name are in another order"
         return None
 
     def _is_numbered_anew(self, wanted: list[str], found: list[str]) -> bool:
@@ -125,18 +138,6 @@ class FormatRules:
         return sum(rest.count(stray) for stray in self.strays)
 
 
-def _difference(wanted: list[str], found: list[str]) -> str | None:
-    lost, added = Counter(wanted) - Counter(found), Counter(found) - Counter(wanted)
-    if lost or added:
-        words = [f"lost {each}" for each in lost] + [f"added {each}" for each in added]
-        return f"format directives differ: {', '.join(words)}"
-    if [each for each in wanted if not _HAS_PLACE.match(each)] != [
-        each for each in found if not _HAS_PLACE.match(each)
-    ]:
-        return "format directives without a number or name are in another order"
-    return None
-
-
 @lru_cache(maxsize=256)
 def format_rules(flags: frozenset[str]) -> FormatRules:
     """Return the rules of a message with these flags; without a format there are no directives."""
@@ -146,11 +147,15 @@ def format_rules(flags: frozenset[str]) -> FormatRules:
     groups = {_GROUP_OF_FLAG[flag] for flag in formats if flag in _GROUP_OF_FLAG}
     families = sorted({_FAMILY_OF_FLAG.get(flag, "any") for flag in formats})
     if not families:
-        return FormatRules(_NEVER, "", can_number=False, groups=frozenset({TokenGroup.TEXT}))
+        return FormatRules(_NEVER, "", is_ordered=False, can_number=False, groups=frozenset({TokenGroup.TEXT}))
     pattern = re.compile("|".join(_FAMILIES[family][0] for family in families))
     strays = "".join(_FAMILIES[family][1] for family in families)
     return FormatRules(
-        pattern, strays, can_number=formats <= _NUMBERING_FLAGS, groups=frozenset({TokenGroup.TEXT, *groups})
+        pattern,
+        strays,
+        is_ordered=not _ORDERED_FAMILIES.isdisjoint(families),
+        can_number=formats <= _NUMBERING_FLAGS,
+        groups=frozenset({TokenGroup.TEXT, *groups}),
     )
 
 
