@@ -186,6 +186,16 @@ class Translator:
                     yield event
         yield self._last(plan, settled, elapsed_s=time.perf_counter() - started_at)
 
+    def foresee(self, request: TranslationRequest) -> tuple[Origin, ...]:
+        """Say of each segment where its target would come from now; nothing is loaded or generated.
+
+        Raises:
+            UsageError: as `run` would refuse the request.
+        """
+        plan = self._plan(request)
+        known = {done.segment: done.origin for done in self._settle_without_engine(plan)}
+        return tuple(known.get(segment.index, Origin.MODEL) for segment in plan.segments)
+
     # Understanding the request
 
     def _plan(self, request: TranslationRequest) -> _Plan:

@@ -6,6 +6,7 @@ from pathlib import PurePath
 
 from hymt_local.documents.base import Format
 from hymt_local.documents.json_catalogue import JsonCatalogueFormat
+from hymt_local.documents.markdown import MarkdownFormat
 from hymt_local.documents.po import PoFormat
 from hymt_local.documents.srt import SrtFormat
 from hymt_local.documents.text import TextFormat
@@ -14,6 +15,7 @@ from hymt_local.errors import DocumentError
 
 FORMATS: tuple[Format, ...] = (
     TextFormat(),
+    MarkdownFormat(),
     SrtFormat(),
     VttFormat(),
     PoFormat(),
