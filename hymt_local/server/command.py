@@ -21,7 +21,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 @click.command(name="serve")
-@click.option("--port", type=click.IntRange(1, 65_535), metavar="N", help="Port; must be free.  [default: the setting]")
+@click.option("--port", type=click.IntRange(0, 65_535), metavar="N", help="Port; 0: any.  [default: the setting's]")
 @click.option("-m", "--model", metavar="MODEL", help="Default model of this server.")
 @click.option("--no-load", is_flag=True, help="Do not load the model before the first request.")
 @click.option("--exit-idle", type=click.FloatRange(1.0), metavar="S", help="End after so many seconds without work.")
