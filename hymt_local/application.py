@@ -19,6 +19,7 @@ from hymt_local.paths import Paths
 if TYPE_CHECKING:
     from hymt_local.engine.base import Backend, BackendOpener
     from hymt_local.engine.fit import FitPlan, FitWish, MachineFacts
+    from hymt_local.events import Origin, TranslationRequest
     from hymt_local.jobs import LocalService
     from hymt_local.translation_job import Service
     from hymt_local.translator import OpenModel
@@ -105,6 +106,24 @@ class Application:
             fingerprint=model.fingerprint,
             quantization=model.quantization,
         )
+
+    def foresee(self, request: TranslationRequest) -> tuple[Origin, ...]:
+        """Say of each segment of a request where its target would come from now; no weights are read.
+
+        Raises:
+            UsageError: the request would be refused.
+            ModelError: the model cannot be opened.
+        """
+        from hymt_local.jobs import ForgivingCache
+        from hymt_local.translator import Translator
+
+        has_cache = self.settings.cache and self.paths.database.exists()
+        cache = ForgivingCache(self.paths.database) if has_cache else None
+        try:
+            return Translator(self.open_model(request.model), cache=cache).foresee(request)
+        finally:
+            if cache is not None:
+                cache.close()
 
     def fit_wish(self) -> FitWish:
         """Return what the settings fix of how models are loaded."""
