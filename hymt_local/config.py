@@ -44,9 +44,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         msgspec.Meta(description="layers on the GPU; auto: as many as fit, 0: CPU only"),
     ] = "auto"
     kv_type: Annotated[
-        Literal["f16", "q8_0", "q4_0"],
-        msgspec.Meta(description="KV cache; q8_0 takes half the memory, q4_0 a quarter: slower and less exact"),
-    ] = "f16"
+        Literal["auto", "f16", "bf16", "q8_0", "q4_0"],
+        msgspec.Meta(description="KV cache; auto: f16, q8_0: half the memory, q4_0: a quarter, slower and less exact"),
+    ] = "auto"
     slots: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=64)] | None,
         msgspec.Meta(description="segments translated at once; unset: 16, or what fits into memory"),
