@@ -82,6 +82,26 @@ class Paths:
         return self.state_dir / "hymt.log"
 
     @property
+    def clients_file(self) -> Path:
+        """Who may use the resident server besides this user: names, digests of keys, limits."""
+        return self.config_dir / "clients.json"
+
+    @property
+    def server_file(self) -> Path:
+        """Where the resident server listens, and its token; private."""
+        return self.state_dir / "server.json"
+
+    @property
+    def server_lock(self) -> Path:
+        """Held by the resident server for its whole life."""
+        return self.state_dir / "server.lock"
+
+    @property
+    def request_log(self) -> Path:
+        """A line per request to the resident server, without text."""
+        return self.state_dir / "requests.log"
+
+    @property
     def last_translation(self) -> Path:
         """The last text copied in the terminal UI, for terminals without a clipboard."""
         return self.state_dir / "last-translation.txt"
