@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from hymt_local.documents.html_scan import Attribute, HtmlToken, TokenType, scan
-from hymt_local.documents.inline_window import Role, has_letters, is_clear, split_at_marks, text_window
+from hymt_local.documents.inline_window import Role, has_letters, is_clear, split_at_marks, text_window, unwritable
 from hymt_local.documents.patching import Patch, apply_patches
 from hymt_local.documents.untranslated import is_left_alone
 from hymt_local.segment import ProtectedSpan, Span, TokenKind
@@ -78,7 +78,6 @@ _META = frozenset(
     }
 )
 _BUTTONS = frozenset({"submit", "button", "reset"})
-_HEADINGS = frozenset({"h1", "h2", "h3", "h4", "h5", "h6"})
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 _REFERENCE = re.compile(r"&(?:#\d{1,7};?|#[xX][0-9A-Fa-f]{1,6};?|[A-Za-z][A-Za-z0-9]{1,31};)")
 _EXPRESSION = re.compile(r"\{\{|<\?=|<%=|<\?php\s+(?:echo|print)\b")
@@ -152,6 +151,8 @@ class HtmlPage:
 
     def fault(self, part: HtmlPart, target: str) -> str | None:
         """Say in one line why a target cannot be written."""
+        if problem := unwritable(target):
+            return problem
         pieces = split_target(part, target)
         if Counter(_marks(pieces)) != Counter(mark.span.of(part.text) for mark in part.protected):
             return "it does not hold the markup of its source"

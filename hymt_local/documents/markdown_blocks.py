@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cache
 from typing import Literal
 
 from markdown_it import MarkdownIt
@@ -108,8 +109,9 @@ class Lines:
         return bisect_right(self.starts, offset) - 1
 
 
+@cache
 def markdown_parser() -> MarkdownIt:
-    """Return a parser of our dialect; its inline part is used apart from the block part."""
+    """Return the parser of our dialect; its inline part is used apart from the block part. It keeps no state."""
     markdown = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).enable(["table", "strikethrough"])
     interrupts: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
     markdown.block.ruler.before("fence", "math_block", _math_block, interrupts)

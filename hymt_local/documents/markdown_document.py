@@ -15,6 +15,7 @@ from hymt_local.documents.html_document import HtmlContext
 from hymt_local.documents.html_document import beside as html_beside
 from hymt_local.documents.html_document import unit_of as html_unit
 from hymt_local.documents.html_page import HtmlPage, HtmlPart
+from hymt_local.documents.inline_window import unwritable
 from hymt_local.documents.markdown_blocks import (
     BlockKind,
     Lines,
@@ -66,8 +67,10 @@ class MarkdownDocument:
             return None
         if isinstance(part, PagePart):
             return part.page.fault(part.part, target)
+        if problem := unwritable(target) or (None if target.strip() else "it is empty"):
+            return problem
         if isinstance(part, FrontValue):
-            return None if target.strip() else "it is empty"
+            return None
         return None if written(part, target, self.grammar) is not None else _NO_SAFE_FORM
 
     def merge(self, targets: Mapping[str, str], options: MergeOptions) -> Merged:

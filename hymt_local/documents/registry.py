@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from hymt_local.documents.base import Format
+from hymt_local.documents.json_catalogue import JsonCatalogueFormat
 from hymt_local.documents.markdown import MarkdownFormat
 from hymt_local.documents.po import PoFormat
 from hymt_local.documents.srt import SrtFormat
@@ -18,6 +19,7 @@ FORMATS: tuple[Format, ...] = (
     SrtFormat(),
     VttFormat(),
     PoFormat(),
+    JsonCatalogueFormat(),
 )
 """In the order in which they are shown and asked. Their modules load their parsers when they read."""
 
