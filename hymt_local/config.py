@@ -175,6 +175,15 @@ def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
     return tuple(sorted(name for name in environ if name.startswith(VARIABLE_PREFIX) and name not in known))
 
 
+def check_setting(name: str, value: str) -> Any:
+    """Return a value that was typed as text in its own type.
+
+    Raises:
+        ConfigError: unknown name, wrong type or out of range.
+    """
+    return _checked({name: value}, "typed", from_text=True)[name]
+
+
 def write_setting(config_file: Path, name: str, value: str | Mapping[str, str] | None) -> None:
     """Set one value in the file, keeping its comments; None removes it. The new file replaces the old one at once.
 
