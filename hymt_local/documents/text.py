@@ -76,6 +76,8 @@ class TextDocument:
     paragraphs: tuple[_Paragraph, ...]
     wrap_width: int | None
     """Cells of a line, where the text is hard-wrapped."""
+    line_end: str
+    """Of the first line: for a last line without one."""
 
     @property
     def units(self) -> Sequence[Unit]:
@@ -111,7 +113,7 @@ class TextDocument:
         if not is_bilingual:
             return Patch(span, target)
         first, last = paragraph.lines[0], paragraph.lines[-1]
-        line_end = self._line_end(first) or "\n"
+        line_end = self._line_end(first) or self.line_end
         gap = line_end * 2 if paragraph.is_alone else line_end
         indent = source[first.start : first.body.start]
         return Patch(Span(last.body.end, last.body.end), f"{gap}{indent}{target}")
@@ -124,8 +126,7 @@ class TextDocument:
         return f"{self._line_end(first)}{indent}".join(wrap(target, first_width=room[0], width=room[1]))
 
     def _line_end(self, line: _Line) -> str:
-        whole = self.decoded.text[line.start : line.end]
-        return whole[len(whole.rstrip("\r\n")) :] or whole[len("".join(whole.splitlines())) :]
+        return _end_of(self.decoded.text[line.start : line.end])
 
 
 class TextFormat:
@@ -169,12 +170,17 @@ class TextFormat:
                 if paragraph := _paragraph(decoded.text, run, context=context, is_alone=is_alone):
                     paragraphs.append(paragraph)
                     context = paragraph.unit.source.text
-        return TextDocument(decoded, tuple(paragraphs), width)
+        line_end = _end_of(decoded.text[: lines[0].end]) if lines else ""
+        return TextDocument(decoded, tuple(paragraphs), width, line_end or "\n")
 
 
 def _lines(text: str) -> Iterator[_Line]:
     start = 0
     for number, whole in enumerate(text.splitlines(keepends=True), 1):
+        if whole.isspace():
+            yield _Line(number, start, Span(start, start), start + len(whole), 0)
+            start += len(whole)
+            continue
         body = _stripped(whole)
         begin = start + (whole.find(body) if body else 0)
         marker = _MARKER.match(body)
@@ -182,6 +188,10 @@ def _lines(text: str) -> Iterator[_Line]:
         first = begin + (marker.end() if marker else 0)
         yield _Line(number, start, Span(first, end), start + len(whole), cells(whole[: end - start]))
         start += len(whole)
+
+
+def _end_of(line: str) -> str:
+    return line[len("".join(line.splitlines())) :]
 
 
 def _stripped(text: str) -> str:
