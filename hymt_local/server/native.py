@@ -167,6 +167,8 @@ class _Work:
             return json_response(await self.context.translate(http, requests[0], grace_s=0))
         self.context.check_size(http, requests)
         async with AsyncExitStack() as stack:
+            leave = self.context.line.enter(client_of(http))
+            stack.callback(leave)
             board = self.context.flights.board(requests[0], detached=body.detached)
             flight = await stack.enter_async_context(board)
             flight.owners.add(client_of(http).name)

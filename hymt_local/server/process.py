@@ -54,9 +54,7 @@ class ServeOptions:
 class AlreadyRunningError(ServerError):
     """This user's server runs already."""
 
-    def __init__(self, server: ServerFile) -> None:
-        super().__init__(f"a server runs already at {server.url} (process {server.pid})", hint="`hymt stop` ends it")
-        self.server = server
+    code = "already_running"
 
 
 def run_server(
@@ -132,10 +130,13 @@ def _only_server(app: Application) -> Iterator[None]:
     while not lock.acquire():
         server = find_server(app.paths)
         if server is not None:
-            raise AlreadyRunningError(server)
+            raise AlreadyRunningError(
+                f"a server runs already at {server.url} (process {server.pid})", hint="`hymt stop` ends it"
+            )
         if time.monotonic() > deadline:
             raise ServerError("another server is starting or stopping", hint="try again in a moment")
     try:
+        app.paths.server_file.unlink(missing_ok=True)  # a killed one's: with this lock held it would be believed
         yield
     finally:
         lock.release()

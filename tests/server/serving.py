@@ -89,9 +89,10 @@ def serving(
     access: Access | None = None,
     settings: Mapping[str, Any] | None = None,
     model: str = "echo",
+    environ: Mapping[str, str] | None = None,
 ) -> Iterator[Served]:
     """Serve until the context is left; the service is closed with it."""
-    app = open_application(os.environ, flags={"model": model, **(settings or {})})
+    app = open_application(environ or os.environ, flags={"model": model, **(settings or {})})
     listener = bind(0)
     ready: list[RunningServer] = []
     started = threading.Event()

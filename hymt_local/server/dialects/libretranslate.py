@@ -24,7 +24,10 @@ from hymt_local.server.texts import Translated, Wish, translate_texts
 NAME = "libretranslate"
 PREFIX = "/libretranslate"
 PATHS = ("/languages", "/frontend/settings", "/suggest", "/translate_file", f"{PREFIX}/")
-BODY_TOKEN_PATHS = ("/suggest", f"{PREFIX}/translate", f"{PREFIX}/detect", f"{PREFIX}/suggest")
+BODY_TOKEN_PATHS = (
+    *("/languages", "/suggest", f"{PREFIX}/languages"),
+    *(f"{PREFIX}/translate", f"{PREFIX}/detect", f"{PREFIX}/suggest"),
+)
 CODES = Codes(accepted={"zt": "zh-Hant", "pb": "pt"}, answered={"zh": "zh-Hans"})
 FRONTEND_TIMEOUT_MS = 500
 
