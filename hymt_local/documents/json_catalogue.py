@@ -33,7 +33,7 @@ from hymt_local.documents.message_branches import (
 from hymt_local.documents.message_format import Message, MessageSyntaxError, parse_message
 from hymt_local.documents.patching import Patch, apply_patches
 from hymt_local.documents.text_encoding import DecodedText, decode
-from hymt_local.segment import ProtectedSpan, Span, TokenGroup, UnitText
+from hymt_local.segment import Span, TokenGroup, UnitText
 
 _MESSAGE_KEYS = ("message", "defaultMessage", "string")
 _NOTE_KEYS = ("description", "comment", "developer_comment", "context")
@@ -56,8 +56,10 @@ _PLACEHOLDER = re.compile(
     r"\{\{\{[^{}\n]{1,200}\}\}\}|\{\{[^{}\n]{1,200}\}\}|\$t\((?:[^()\n]|\([^()\n]*\)){1,300}\)|\$\{[^{}\n]{1,200}\}"
     r"|\{[\w.$@-]{0,60}\}|@(?:\.\w{1,20})?:(?:\([^()\n]{1,100}\)|\{'[^'\n]{1,100}'\}|[\w.-]*\w)"
     r"|%\{\w{1,60}\}|%\([\w.]{1,60}\)[sdif]|%(?:\d{1,2}\$)?[-+#0]*\d{0,3}(?:\.\d{1,3})?(?:l{1,2}|h|z)?[sdiufxX@](?!\w)"
-    r"|\$[A-Za-z_]\w{0,60}\$|\$\d(?!\d)|(?<=\s)\|(?=\s)"
+    r"|(?<=\s)\|(?=\s)"
 )
+_EXTENSION_PLACEHOLDER = re.compile(r"\$[A-Za-z_]\w{0,60}\$|\$\d(?!\d)")
+"""In the messages of an extension; elsewhere `$5` is a price."""
 _GROUPS = frozenset({TokenGroup.TEXT, TokenGroup.JSON_CATALOGUE})
 
 
@@ -214,7 +216,8 @@ def _message(leaf: _Leaf, languages: Languages, style: MessageStyle | None) -> _
             return None
     text = value.strip()
     lead = value[: len(value) - len(value.lstrip())]
-    unit = Unit(_unit_id(leaf), UnitText(text, _protected(text), _GROUPS), _location(leaf), leaf.note)
+    protected = protected_spans(text, _placeholders(text, _unit_id(leaf)))
+    unit = Unit(_unit_id(leaf), UnitText(text, protected, _GROUPS), _location(leaf), leaf.note)
     return _Message(leaf.string.span, (unit,), lead=lead, trail=value[len(lead) + len(text) :])
 
 
@@ -248,20 +251,16 @@ def _location(leaf: _Leaf) -> str:
     return f"key {leaf.pointer[1:].replace('/', '.').replace('~1', '/').replace('~0', '~') or '(root)'}"
 
 
-def _protected(text: str) -> tuple[ProtectedSpan, ...]:
-    return protected_spans(text, _placeholders(text))
-
-
-def _placeholders(text: str) -> list[Markup]:
+def _placeholders(text: str, unit_id: str) -> list[Markup]:
     """Return placeholders and tags in order; a placeholder inside a tag is part of the tag."""
-    tags = list(tag_markup(text))
-    covered = [tag.span for tag in tags]
-    markup = [
-        Markup(Span(*match.span()))
-        for match in _PLACEHOLDER.finditer(text)
-        if not any(span.start < match.end() and match.start() < span.end for span in covered)
-    ]
-    return sorted([*tags, *markup], key=lambda each: each.span.start)
+    markup = list(tag_markup(text))
+    for pattern in (_PLACEHOLDER, *([_EXTENSION_PLACEHOLDER] if unit_id.endswith("/message") else [])):
+        markup += [Markup(Span(*match.span())) for match in pattern.finditer(text)]
+    kept: list[Markup] = []
+    for each in sorted(markup, key=lambda each: (each.span.start, -each.span.end)):
+        if not kept or kept[-1].span.end <= each.span.start:
+            kept.append(each)
+    return kept
 
 
 # The document
@@ -290,7 +289,7 @@ class JsonDocument:
         message = self.by_unit[unit.id]
         if message.branches:
             return self._branch_fault(self._branch(message, unit), target.strip())
-        wanted, found = _counted(unit.source.text), _counted(target)
+        wanted, found = _counted(unit.source.text, unit.id), _counted(target, unit.id)
         if wanted != found:
             words = [f"lost {each}" for each in wanted - found] + [f"added {each}" for each in found - wanted]
             return f"placeholders differ: {', '.join(words)}"
@@ -349,5 +348,5 @@ class JsonDocument:
         return value
 
 
-def _counted(text: str) -> Counter[str]:
-    return Counter(markup.span.of(text) for markup in _placeholders(text))
+def _counted(text: str, unit_id: str) -> Counter[str]:
+    return Counter(markup.span.of(text) for markup in _placeholders(text, unit_id))
