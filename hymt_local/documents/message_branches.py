@@ -102,11 +102,13 @@ def branches_of(message: Message, languages: Languages) -> list[Branch]:
     """Return the sentences of a message, in the order in which they will be written.
 
     Raises:
-        UntranslatableMessageError: too many ways through it, or a number that its sentences could not print.
+        UntranslatableMessageError: too many ways through it, a number that its sentences could not print, or words that
+            look like its arguments.
     """
     branches: list[Branch] = []
     for path, parts in _expanded(message, (), languages):
         branches.append(_branch(path, parts))
+        written_branch(branches[-1], branches[-1].source.text, MessageStyle())
         if len(branches) > _MAX_BRANCHES:
             raise UntranslatableMessageError(f"more than {_MAX_BRANCHES} branches")
     return branches

@@ -257,6 +257,11 @@ def test_a_singular_without_its_number_only_serves_the_number_one() -> None:
     assert sentences(text, "fr")["n:one"] == "0 files"
 
 
+def test_words_that_look_like_an_argument_of_the_message_are_left_alone() -> None:
+    with pytest.raises(UntranslatableMessageError):
+        branches_of(parse_message("{x} '{x}'"), Languages("en", "de"))
+
+
 def test_too_many_branches_are_left_alone() -> None:
     text = " ".join(f"{{a{n}, select, x {{1}} y {{2}} other {{3}}}}" for n in range(5))
     with pytest.raises(UntranslatableMessageError, match="more than"):
