@@ -199,9 +199,10 @@ def test_v_1_a_mangler_never_makes_a_file_that_is_not_json(shared_data: Path, ki
 
 
 def _shape(value: object) -> object:
-    """Return JSON without its texts."""
+    """Return JSON without its texts and without the plural forms that only some languages have."""
     if isinstance(value, dict):
-        return {key: _shape(member) for key, member in value.items()}
+        added = ("_zero", "_two", "_few", "_many")
+        return {key: _shape(member) for key, member in value.items() if not key.endswith(added)}
     if isinstance(value, list):
         return [_shape(item) for item in value]
     return "" if isinstance(value, str) else value
@@ -260,3 +261,72 @@ def test_d_6_a_long_single_line_takes_linear_time() -> None:
     with pytest.raises(DocumentError):
         parse_json(unclosed)
     assert len(read('{"a": "' + "word " * 300_000 + 'end"}').units) == 1
+
+
+# Plural forms as keys
+
+
+ITEMS = (
+    '{\n  "title": "Cart",\n  "items_one": "{{count}} item",\n  "items_other": "{{count}} items",\n  "end": "End"\n}'
+)
+
+
+def test_the_plural_keys_that_the_target_needs_are_added() -> None:
+    languages = Languages("en", "ru")
+    document = read(ITEMS, languages)
+    assert {unit.id: unit.source.text for unit in document.units} == {
+        "/title": "Cart",
+        "/items_one": "1 item",
+        "/items_other": "1.5 items",
+        "/items_few": "2 items",
+        "/items_many": "5 items",
+        "/end": "End",
+    }
+    targets = {
+        "/items_one": "1 предмет",
+        "/items_other": "1,5 предмета",
+        "/items_few": "2 предмета",
+        "/items_many": "5 предметов",
+    }
+    assert document.merge(targets, MergeOptions(languages)).data.decode() == (
+        '{\n  "title": "Cart",\n  "items_one": "{{count}} предмет",\n  "items_other": "{{count}} предмета",\n'
+        '  "items_few": "{{count}} предмета",\n  "items_many": "{{count}} предметов",\n  "end": "End"\n}'
+    )
+
+
+def test_a_plural_key_without_a_target_is_not_added() -> None:
+    languages = Languages("en", "ru")
+    document = read(ITEMS, languages)
+    merged = document.merge({"/items_few": "2 предмета", "/items_many": "viele"}, MergeOptions(languages))
+    assert list(merged.rejected) == ["/items_many"]
+    assert list(json.loads(merged.data)) == ["title", "items_one", "items_other", "items_few", "end"]
+
+
+@pytest.mark.parametrize(
+    ("text", "target_lang", "keys"),
+    [
+        ('{"n": {"one": "{{count}} day", "other": "{{count}} days"}}', "pl", ["one", "other", "few", "many"]),
+        ('{"n": {"other": "{{count}} 日"}}', "en", ["other", "one"]),
+        (
+            '{"n": {"at_ordinal_one": "{{count}}st", "at_ordinal_other": "{{count}}th"}}',
+            "de",
+            ["at_ordinal_one", "at_ordinal_other"],
+        ),
+        ('{"n": {"one": "Pick one", "other": "Pick another"}}', "ru", ["one", "other"]),
+        ('{"n": {"one": "{{count}} a", "other": "{{count}} b", "name": "c"}}', "ru", ["one", "other", "name"]),
+    ],
+)
+def test_groups_of_plural_keys_are_told_from_other_keys(text: str, target_lang: str, keys: list[str]) -> None:
+    languages = Languages("en", target_lang)
+    document = read(text, languages)
+    targets = {unit.id: f"{unit.source.text}!" for unit in document.units}
+    merged = document.merge(targets, MergeOptions(languages))
+    assert merged.rejected == {}
+    assert list(json.loads(merged.data)["n"]) == keys
+    assert len({unit.id for unit in document.units}) == len(keys)
+
+
+def test_a_singular_without_its_count_only_serves_the_number_one() -> None:
+    text = '{"a_one": "an item", "a_other": "{{count}} items"}'
+    assert read(text).units[0].source.text == "an item"
+    assert read(text, Languages("en", "ru")).units[0].source.text == "21 items"
