@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import logging
+import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,12 +18,18 @@ from hymt_local.paths import Paths
 
 if TYPE_CHECKING:
     from hymt_local.engine.base import Backend, BackendOpener
-    from hymt_local.engine.fit import FitPlan, FitWish, MachineFacts
+    from hymt_local.engine.fit import FitPlan, FitWish, GpuFacts, MachineFacts
+    from hymt_local.engine.host import Orders
+    from hymt_local.engine.options import LlamaOptions
     from hymt_local.events import Origin, TranslationRequest
     from hymt_local.jobs import LocalService
+    from hymt_local.translation_job import Service
     from hymt_local.translator import OpenModel
 
 _logger = logging.getLogger(__name__)
+_ENGINE_SETTINGS = ("threads", "context_length", "gpu_layers", "memory_check")
+"""What a server has settled when it loaded its model."""
+_OWN_LAYERS = frozenset({Layer.FLAG, Layer.ENVIRONMENT})
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +46,29 @@ class Application:
         """The settings in force."""
         return self.resolved.settings
 
-    def open_service(self) -> LocalService:
+    def open_service(self, *, starts_resident: bool = False) -> Service:
+        """Return what translates: the resident server, or this process; the caller closes it.
+
+        Args:
+            starts_resident: Start the server in the background unless the settings say otherwise; without it, one that
+                runs is used.
+        """
+        mode = self.settings.resident
+        if mode == "off" or any(self.resolved.origins[name] in _OWN_LAYERS for name in _ENGINE_SETTINGS):
+            return self.open_local_service()
+        from hymt_local.client import ResidentService, find_server, start_server
+
+        if mode == "on" or starts_resident:
+            return ResidentService(
+                lambda: find_server(self.paths) or start_server(self.paths, os.environ),
+                fall_back=self.open_local_service,
+            )
+        server = find_server(self.paths)
+        if server is None:
+            return self.open_local_service()
+        return ResidentService(lambda: find_server(self.paths), fall_back=self.open_local_service)
+
+    def open_local_service(self) -> LocalService:
         """Start the job loop of this process; the caller closes it. Models are opened when first asked for."""
         from hymt_local.jobs import LocalService  # asyncio and sqlite3: 50 ms that `--help` does not pay
 
@@ -107,6 +136,8 @@ class Application:
             context_length=settings.context_length,
             gpu_layers=None if settings.gpu_layers == "auto" else settings.gpu_layers,
             threads=settings.threads,
+            kv_types=(settings.kv_type,),
+            slots=1 if settings.deterministic else settings.slots,
         )
 
     def probe_machine(self) -> MachineFacts:
@@ -131,23 +162,47 @@ class Application:
         return plan(facts, machine, wish=self.fit_wish())
 
     def _opener(self, model: InstalledModel) -> BackendOpener:
+        """Return what loads a model. It plans at the time of loading: a phrase from the cache needs no plan."""
         from hymt_local.engine.echo import open_echo, open_pseudo
 
         if model.path is None:
             return open_pseudo() if model.spec.id == "pseudo" else open_echo()
-        return functools.partial(self._open_fitted, model)
+        if self._runs_inline(model, model.path):
+            return functools.partial(self._open_inline, model, model.path)
+        from hymt_local.engine.host import open_hosted
 
-    def _open_fitted(self, model: InstalledModel, on_progress: Callable[[float], bool]) -> Backend:
-        """Plan and load, at the time of loading and not before: a phrase from the cache needs neither.
+        return open_hosted(functools.partial(self._ordered, model, model.path), name=model.ref)
+
+    def _runs_inline(self, model: InstalledModel, path: Path) -> bool:
+        """Tell whether a model runs in this process: a tiny one has answered before another has started."""
+        from hymt_local.engine.options import TINY_MODEL_BYTES
+
+        if self.settings.engine_process != "auto":
+            return self.settings.engine_process == "inline"
+        return model.spec.kind != "translation" or path.stat().st_size < TINY_MODEL_BYTES
+
+    def _open_inline(self, model: InstalledModel, path: Path, on_progress: Callable[[float], bool]) -> Backend:
+        from hymt_local.loading import open_stepping_down
+
+        options = self._fitted_options(model, self.probe_machine())
+        return open_stepping_down(path, options, on_progress=on_progress)
+
+    def _ordered(self, model: InstalledModel, path: Path, ask_gpus: Callable[[], tuple[GpuFacts, ...]]) -> Orders:
+        from hymt_local.engine.machine import probe_machine
+        from hymt_local.loading import LlamaOrders
+
+        gpus = ask_gpus() if self.settings.gpu_layers != 0 else ()
+        machine = replace(probe_machine(self.paths.models_dir, with_gpus=False), gpus=gpus)
+        return LlamaOrders(path, self._fitted_options(model, machine))
+
+    def _fitted_options(self, model: InstalledModel, machine: MachineFacts) -> LlamaOptions:
+        """Return how to load a model on a machine.
 
         Raises:
             ModelTooLargeError: it does not fit, and the settings do not say to try all the same.
         """
-        from hymt_local.engine.llama import LlamaOptions
-        from hymt_local.loading import open_with_fewer_layers
+        from hymt_local.engine.options import LlamaOptions
 
-        assert model.path is not None
-        machine = self.probe_machine()
         fit = self.plan_installed(model, machine)
         layers = fit.gpu_layers
         if not self.settings.memory_check:
@@ -156,10 +211,16 @@ class Application:
             raise self.too_large_error(fit, model.spec, machine=machine)
         for warning in fit.warnings:
             _logger.warning("%s: %s", model.ref, warning)
-        options = LlamaOptions(
-            context_length=fit.context_length, threads=fit.threads, gpu_layers=layers, name=model.ref
+        return LlamaOptions(
+            context_length=fit.context_length,
+            threads=fit.threads,
+            gpu_layers=layers,
+            kv_type=fit.kv_type,
+            slots=fit.n_slots,
+            deterministic=self.settings.deterministic,
+            prefix_dir=self.paths.cache_dir / "prefix",
+            name=model.ref,
         )
-        return open_with_fewer_layers(model.path, options, on_progress=on_progress)
 
     def too_large_error(self, fit: FitPlan, spec: ModelSpec, *, machine: MachineFacts) -> ModelTooLargeError:
         """Return the refusal of a model that does not fit; the hint names the nearest thing that does."""

@@ -7,11 +7,11 @@ use. The core raises; only the edges (CLI, TUI, server) render.
     ├── UsageError              2  LanguageError · EmptyInputError · InputEncodingError · ConfigError
     ├── ModelError              3  ModelNotFoundError · ModelFileError · UnsupportedModelError · NotCoveredError
     │                              · DownloadError · ModelTooLargeError · LicenceError
-    ├── EngineError             4  EngineUnavailableError · EngineLoadError · DecodeError · ContextOverflowError
-    │                              · SegmentRejectedError
+    ├── EngineError             4  EngineUnavailableError · EngineLoadError · EngineMemoryError · EngineStoppedError
+    │                              · DecodeError · ContextOverflowError · SegmentRejectedError
     ├── DocumentError           5
     ├── StoreError              6
-    ├── ServerError             7
+    ├── ServerError             7  AccessError · ForbiddenError · MisdirectedError · RequestTooLargeError · BusyError
     └── CancelledError        130
 """
 
@@ -170,6 +170,18 @@ class EngineLoadError(EngineError):
     code = "engine_load"
 
 
+class EngineMemoryError(EngineLoadError):
+    """There was not enough memory for the model, or it was taken away: the system ended the engine's process."""
+
+    code = "engine_memory"
+
+
+class EngineStoppedError(EngineError):
+    """The engine's process crashed, was killed or did not answer any more; it is started again when it is needed."""
+
+    code = "engine_stopped"
+
+
 class DecodeError(EngineError):
     """A decode call failed in the middle of a generation."""
 
@@ -213,9 +225,68 @@ class ServerError(HymtError):
     http_status = 502
 
 
+class AccessError(ServerError):
+    """A request without a token that the server knows."""
+
+    code = "access"
+    http_status = 401
+
+
+class ForbiddenError(ServerError):
+    """A web page or extension that may not talk to this server, or a client that may not do this."""
+
+    code = "forbidden"
+    http_status = 403
+
+
+class MisdirectedError(ServerError):
+    """The request names a host that is not this server: a sign of DNS rebinding."""
+
+    code = "misdirected"
+    http_status = 421
+
+
+class RequestTooLargeError(ServerError):
+    """A body, text or list beyond the server's limits; nothing was translated."""
+
+    code = "request_too_large"
+    http_status = 413
+
+
+class BusyError(ServerError):
+    """The waiting line is full, or the client's limit is reached; the request may be repeated later.
+
+    Args:
+        message: What is full.
+        hint: The next step.
+        retry_after_s: When a repetition has a chance.
+    """
+
+    code = "busy"
+    http_status = 429
+
+    def __init__(self, message: str, *, hint: str = "", retry_after_s: float = 1.0) -> None:
+        super().__init__(message, hint=hint)
+        self.retry_after_s = retry_after_s
+
+
 class CancelledError(HymtError):
     """The user interrupted the work."""
 
     code = "cancelled"
     exit_status = 130
     http_status = 499
+
+
+def error_of(report: ErrorReport) -> HymtError:
+    """Return a report as the error it was made of, to be raised."""
+    kind = _error_kinds(HymtError).get(report.code, HymtError)
+    return kind(report.message, hint=report.hint)
+
+
+def _error_kinds(kind: type[HymtError]) -> dict[str, type[HymtError]]:
+    """Return every class of the error tree by its code."""
+    kinds = {kind.code: kind}
+    for narrower in kind.__subclasses__():
+        kinds |= _error_kinds(narrower)
+    return kinds

@@ -1,4 +1,4 @@
-"""Jobs: the loop thread that runs translations, and the handle by which any thread or loop follows one."""
+"""Jobs: the loop thread that runs translations in this process."""
 
 from __future__ import annotations
 
@@ -6,151 +6,25 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections import deque
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from hymt_local.detect import LanguageDetector
-from hymt_local.errors import CancelledError, ErrorReport, HymtError, StoreError
-from hymt_local.events import Cancelled, Event, Failed, Finished, LastEvent, TranslationRequest
+from hymt_local.errors import CancelledError, HymtError, StoreError
+from hymt_local.events import Cancelled, Failed, TranslationRequest
 from hymt_local.memory.phrase_cache import CachedPhrase, PhraseCache
+from hymt_local.translation_job import Service, TranslationJob, error_of
 from hymt_local.translator import OpenModel, Translator
+
+__all__ = ["LocalService", "ModelOpener", "Service", "TranslationJob", "error_of"]
 
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
 ModelOpener = Callable[[str | None], OpenModel]
 """Finds and checks the model of a reference, None for the default, without reading its weights; on a worker thread."""
-
-
-class TranslationJob:
-    """One request on its way: an iterator over its events, for plain code (`for`) and any asyncio loop (`async for`).
-
-    The events are handed out once: give a job to one consumer. `result` and `cancel` work from anywhere. Leaving a
-    `with` block, or being cancelled inside `async for`, cancels the job.
-    """
-
-    def __init__(self, request: TranslationRequest, *, cancel: Callable[[TranslationJob], None]) -> None:
-        self.request = request
-        self._cancel = cancel
-        self._changed = threading.Lock()
-        self._events: deque[Event] = deque()
-        self._wakers: list[Callable[[], object]] = []
-        self._last: LastEvent | None = None
-        self._ended = threading.Event()
-
-    @property
-    def done(self) -> bool:
-        """True once the last event has come, read or not."""
-        return self._ended.is_set()
-
-    def cancel(self) -> None:
-        """End the job with Cancelled, unless it has ended. Any thread, any number of times."""
-        self._cancel(self)
-
-    def result(self, timeout_s: float | None = None) -> Finished:
-        """Wait for the end without consuming events. Blocks: not for a thread that runs an asyncio loop.
-
-        Raises:
-            HymtError: the job failed or was cancelled; `report()` is the report of its last event.
-            TimeoutError: it was still running after `timeout_s`.
-        """
-        if not self._ended.wait(timeout_s):
-            raise TimeoutError(f"no result within {timeout_s} s")
-        if isinstance(self._last, Finished):
-            return self._last
-        if isinstance(self._last, Failed):
-            raise error_of(self._last.error)
-        raise CancelledError("the translation was cancelled")
-
-    def __iter__(self) -> Iterator[Event]:
-        return self
-
-    def __next__(self) -> Event:
-        woken = threading.Event()
-        while (event := self._take(woken.set)) is None:
-            woken.wait()
-            woken.clear()
-        if isinstance(event, _End):
-            raise StopIteration
-        return event
-
-    def __aiter__(self) -> AsyncIterator[Event]:
-        return self
-
-    async def __anext__(self) -> Event:
-        loop = asyncio.get_running_loop()
-        woken = asyncio.Event()
-        while (event := self._take(lambda: loop.call_soon_threadsafe(woken.set))) is None:
-            try:
-                await woken.wait()
-            except asyncio.CancelledError:
-                self.cancel()
-                raise
-            woken.clear()
-        if isinstance(event, _End):
-            raise StopAsyncIteration
-        return event
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
-        self.cancel()
-
-    def put(self, event: Event) -> None:
-        """Hand one event to the consumer; ignored after the last. For the service; any thread."""
-        with self._changed:
-            if self._last is not None:
-                return
-            self._events.append(event)
-            if isinstance(event, LastEvent):
-                self._last = event
-                self._ended.set()
-            wakers, self._wakers = self._wakers, []
-        for wake in wakers:
-            with contextlib.suppress(RuntimeError):  # the consumer's loop has closed
-                wake()
-
-    def _take(self, wake: Callable[[], object]) -> Event | _End | None:
-        """Return the next event, or None and call `wake` once there is one."""
-        with self._changed:
-            if self._events:
-                return self._events.popleft()
-            if self._last is not None:
-                return _End()
-            self._wakers.append(wake)
-            return None
-
-
-class _End:
-    """Stands for the end of the events."""
-
-
-def error_of(report: ErrorReport) -> HymtError:
-    """Return a report as the error it was made of, to be raised."""
-    kind = _error_kinds(HymtError).get(report.code, HymtError)
-    return kind(report.message, hint=report.hint)
-
-
-def _error_kinds(kind: type[HymtError]) -> dict[str, type[HymtError]]:
-    """Return every class of the error tree by its code."""
-    kinds = {kind.code: kind}
-    for narrower in kind.__subclasses__():
-        kinds |= _error_kinds(narrower)
-    return kinds
-
-
-class Service(Protocol):
-    """What front ends see: this process's LocalService, or a resident one behind HTTP."""
-
-    def submit(self, request: TranslationRequest) -> TranslationJob:
-        """Start a job and return at once. Every error comes as its last event."""
-
-    def close(self) -> None:
-        """Cancel every job and free the models; closing twice is fine."""
 
 
 class LocalService:
@@ -164,7 +38,7 @@ class LocalService:
     def __init__(self, open_model: ModelOpener, *, cache_path: Path | None) -> None:
         self._open_model = open_model
         self._cache = None if cache_path is None else ForgivingCache(cache_path)
-        self._detector = LanguageDetector()
+        self.detector = LanguageDetector()
         self._changed = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
@@ -172,6 +46,8 @@ class LocalService:
         self._tasks: dict[TranslationJob, asyncio.Task[None]] = {}
         self._opening: dict[str | None, asyncio.Future[Translator]] = {}
         self._translators: list[Translator] = []
+        self._used: dict[TranslationJob, Translator] = {}
+        self._freeing = asyncio.Lock()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -187,6 +63,32 @@ class LocalService:
             else:
                 self._running_loop().call_soon_threadsafe(self._start, job)
         return job
+
+    def load(self, model: str | None = None) -> str:
+        """Read the weights of a model ahead of its first job, and return its name. Blocks.
+
+        Raises:
+            HymtError: it cannot be loaded, or the service is closed.
+        """
+        with self._changed:
+            if self._is_closed:
+                raise CancelledError("the service is closed")
+            loading = asyncio.run_coroutine_threadsafe(self._load(model), self._running_loop())
+        return loading.result()
+
+    def unload(self, model: str | None = None) -> tuple[str, ...]:
+        """Free the models that no job uses, or one of that name; they are loaded again when needed.
+
+        Blocks until their memory is given back; not for an event of a job.
+
+        Returns:
+            The names of those that were freed.
+        """
+        with self._changed:
+            if self._is_closed or self._loop is None:
+                return ()
+            freeing = asyncio.run_coroutine_threadsafe(self._unload(model), self._loop)
+        return freeing.result()
 
     def close(self) -> None:
         """Cancel every job, free the models and join the thread. Not to be called from an event of a job."""
@@ -262,6 +164,7 @@ class LocalService:
     async def _run(self, job: TranslationJob) -> None:
         try:
             translator = await self._translator(job.request.model)
+            self._used[job] = translator
             async with contextlib.aclosing(translator.run(job.request)) as events:
                 async for event in events:
                     job.put(event)
@@ -272,29 +175,58 @@ class LocalService:
             internal = HymtError(f"internal error: {error!r}", hint="please report it with the log file")
             job.put(Failed(internal.report()))
         finally:
+            self._used.pop(job, None)
             job.put(Cancelled())  # ignored unless the task itself was cancelled
 
     async def _translator(self, ref: str | None) -> Translator:
         """Open a model once, however many jobs wait for it; a failure is forgotten: the next job tries again."""
-        opening = self._opening.get(ref)
-        if opening is None:
-            opening = asyncio.ensure_future(self._open(ref))
-            self._opening[ref] = opening
-            opening.add_done_callback(lambda done: self._keep_if_opened(ref, done))
-        return await asyncio.shield(opening)
+        while True:
+            opening = self._opening.get(ref)
+            if opening is None:
+                opening = asyncio.ensure_future(self._open(ref))
+                self._opening[ref] = opening
+                opening.add_done_callback(lambda done: self._keep_if_opened(ref, done))
+            translator = await asyncio.shield(opening)
+            if translator in self._translators:  # else it was unloaded while this job waited for its turn
+                return translator
+
+    async def _load(self, model: str | None) -> str:
+        translator = await self._translator(model)
+        await translator.model.engine.load()
+        return translator.model.name
+
+    async def _unload(self, model: str | None) -> tuple[str, ...]:
+        in_use = {translator for job, translator in self._used.items() if not job.done}
+        freed = [
+            translator
+            for translator in self._translators
+            if translator not in in_use and model in {None, translator.model.name}
+        ]
+        self._translators = [translator for translator in self._translators if translator not in freed]
+        self._opening = {
+            ref: opening
+            for ref, opening in self._opening.items()
+            if not opening.done() or opening.result() not in freed
+        }
+        async with self._freeing:  # until the memory is free, no other model is opened
+            for translator in freed:
+                await translator.model.engine.close()
+        return tuple(translator.model.name for translator in freed)
 
     def _keep_if_opened(self, ref: str | None, opening: asyncio.Future[Translator]) -> None:
         if opening.cancelled() or opening.exception() is not None:
             self._opening.pop(ref, None)
 
     async def _open(self, ref: str | None) -> Translator:
+        async with self._freeing:
+            pass
         model = await asyncio.to_thread(self._open_model, ref)
         for translator in self._translators:
             if translator.model.spec == model.spec and translator.model.fingerprint == model.fingerprint:
                 if translator.model.engine is not model.engine:
                     await model.engine.close()  # never loaded: two references name one model
                 return translator
-        translator = Translator(model, cache=self._cache, detector=self._detector)
+        translator = Translator(model, cache=self._cache, detector=self.detector)
         self._translators.append(translator)
         return translator
 
@@ -314,6 +246,10 @@ class ForgivingCache:
     def get(self, signature: str, source: str) -> CachedPhrase | None:
         """Return what is stored, or None."""
         return self._attempt(lambda cache: cache.get(signature, source))
+
+    def edited(self, source: str, *, source_lang: str, target_lang: str) -> str | None:
+        """Return a person's target, or None."""
+        return self._attempt(lambda cache: cache.edited(source, source_lang=source_lang, target_lang=target_lang))
 
     def put(self, signature: str, source: str, *, target: str) -> None:
         """Remember one translation if possible."""

@@ -57,8 +57,18 @@ class Paths:
         return self.config_dir / "models.toml"
 
     @property
+    def keymap_file(self) -> Path:
+        """The user's own keys of the terminal UI, TOML."""
+        return self.config_dir / "keymap.toml"
+
+    @property
+    def unsaved_text(self) -> Path:
+        """What stood in the source pane when the terminal UI ended."""
+        return self.state_dir / "unsaved.txt"
+
+    @property
     def database(self) -> Path:
-        """The SQLite file: phrase cache, later memory, terms, history."""
+        """The SQLite file: phrase cache and history, later memory and terms."""
         return self.data_dir / "memory.sqlite3"
 
     @property
@@ -70,6 +80,26 @@ class Paths:
     def log_file(self) -> Path:
         """Diagnostics; never source text above DEBUG."""
         return self.state_dir / "hymt.log"
+
+    @property
+    def clients_file(self) -> Path:
+        """Who may use the resident server besides this user: names, digests of keys, limits."""
+        return self.config_dir / "clients.json"
+
+    @property
+    def server_file(self) -> Path:
+        """Where the resident server listens, and its token; private."""
+        return self.state_dir / "server.json"
+
+    @property
+    def server_lock(self) -> Path:
+        """Held by the resident server for its whole life."""
+        return self.state_dir / "server.lock"
+
+    @property
+    def request_log(self) -> Path:
+        """A line per request to the resident server, without text."""
+        return self.state_dir / "requests.log"
 
     @property
     def last_translation(self) -> Path:

@@ -15,7 +15,7 @@ def open_terminal_ui(app: Application) -> int:
 
     current = app.resolve_model(None)
     choices = [ModelChoice(model.ref, model.spec.title, model.spec.kind) for model in app.store.list()]
-    service = app.open_service()
+    service = app.open_service(starts_resident=True)
     try:
         return run_tui(
             service,

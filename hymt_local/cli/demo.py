@@ -18,7 +18,7 @@ from hymt_local.events import Failed, Finished, ModelLoading, SegmentDone, Start
 from hymt_local.language import get_language
 
 if TYPE_CHECKING:
-    from hymt_local.jobs import Service
+    from hymt_local.translation_job import Service
 
 SAMPLES = (
     ("en", "Good morning."),

@@ -13,7 +13,7 @@ from hymt_local.cli.diagnostics import print_note
 from hymt_local.errors import CancelledError
 
 if TYPE_CHECKING:
-    from hymt_local.jobs import LocalService
+    from hymt_local.translation_job import Service
 
 PATIENCE_S = 1.0
 """A cancelled engine stops within half a second; whoever waits longer wants to know why."""
@@ -22,7 +22,7 @@ GRACE_S = 4.0
 
 
 @contextlib.contextmanager
-def closing(service: LocalService) -> Iterator[LocalService]:
+def closing(service: Service) -> Iterator[Service]:
     """Close the service at the end; after Ctrl-C do not wait for it for ever. For the main thread."""
     is_interrupted = False
     try:
@@ -37,7 +37,7 @@ def closing(service: LocalService) -> Iterator[LocalService]:
             service.close()
 
 
-def _close_or_leave(service: LocalService) -> None:
+def _close_or_leave(service: Service) -> None:
     before = signal.signal(signal.SIGINT, _leave)
     try:
         closer = threading.Thread(target=service.close, name="hymt-closer", daemon=True)

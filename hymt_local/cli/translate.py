@@ -36,7 +36,7 @@ from hymt_local.events import (
 
 if TYPE_CHECKING:
     from hymt_local.cli.stream import TerminalStream
-    from hymt_local.jobs import Service
+    from hymt_local.translation_job import Service
 
 BYTE_ORDER_MARK = "\ufeff"
 SHOWN_FAILURES = 3
@@ -287,7 +287,7 @@ def _exit_status(last: LastEvent, request: TranslationRequest, *, presentation: 
             _print_result(last, request, presentation=presentation)
             return EXIT_SEGMENTS_FAILED if last.failed else EXIT_DONE
         case Failed(error=report):
-            from hymt_local.jobs import error_of
+            from hymt_local.translation_job import error_of
 
             raise error_of(report)
         case _:

@@ -1,4 +1,4 @@
-"""What every Service promises, whatever is behind it: this process, later a resident one."""
+"""What every Service promises, whatever is behind it: this process, or a resident one behind HTTP."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import asyncio
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
 
 import pytest
 
+from hymt_local.client import ResidentService
 from hymt_local.engine.scripted import Behaviour, Crash, Gated, Hang, Loop, reply
 from hymt_local.errors import CancelledError, DecodeError, EmptyInputError, LanguageError
 from hymt_local.events import (
@@ -22,6 +24,7 @@ from hymt_local.events import (
     TextDelta,
 )
 from hymt_local.jobs import Service, TranslationJob
+from tests.server.serving import server_file, serving
 from tests.services import request, scripted_service, settled, streamed
 
 
@@ -130,10 +133,11 @@ class ServiceContract(ABC):
         job = opened[0].submit(request("Hello"))
         assert hang.started.wait(10)
         job.cancel()
-        assert opened[0].submit(request("Hello")).result(timeout_s=10).text == "Bonjour"
+        assert opened[0].submit(request("Hello again")).result(timeout_s=10).text == "Bonjour"
 
-    def test_cancelling_before_the_start_and_after_the_end_is_fine(self, hello: Service) -> None:
-        early = hello.submit(request("Hello"))
+    def test_cancelling_before_the_start_and_after_the_end_is_fine(self, hello: Service, opened: list[Service]) -> None:
+        opened.append(self.serve(Hang()))
+        early = opened[-1].submit(request("Hello"))
         early.cancel()
         assert isinstance(list(early)[-1], Cancelled)
         late = hello.submit(request("Hello"))
@@ -190,6 +194,18 @@ class ServiceContract(ABC):
         until_delta(job)
         assert not job.done
         job.cancel()
+
+
+class TestResidentService(ServiceContract):
+    @pytest.fixture(autouse=True)
+    def servers(self) -> Iterator[ExitStack]:
+        with ExitStack() as stack:
+            self._stack = stack
+            yield stack
+
+    def serve(self, *script: Behaviour) -> Service:
+        served = self._stack.enter_context(serving(scripted_service(*script)[0]))
+        return ResidentService(lambda: server_file(served))
 
 
 class TestLocalService(ServiceContract):

@@ -26,6 +26,8 @@ NOT_COVERED = ErrorReport("not_covered", "the demo phrasebook does not cover 'x'
 class FakeService:
     """Keeps every job that was submitted; the test puts the events."""
 
+    warnings: tuple[str, ...] = ()
+
     def __init__(self) -> None:
         self.jobs: list[TranslationJob] = []
         self.cancelled: list[TranslationJob] = []

@@ -1,0 +1,109 @@
+"""`hymt ps`, `hymt stop`, `hymt unload`: what the resident server of this user does, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+import click
+
+from hymt_local.cli import output
+from hymt_local.client import ServerFile, ask, find_server
+from hymt_local.errors import ServerError
+from hymt_local.paths import Paths
+from hymt_local.process_lock import is_locked
+
+STOP_S = 6.0
+"""It takes three at most."""
+POLL_S = 0.02
+NOT_RUNNING = 1
+
+
+@click.command(name="ps")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object; null when none runs.")
+@click.option("--token", "shows_token", is_flag=True, help="Print the token of this user, for other programs.")
+@click.option("--url", "shows_url", is_flag=True, help="Print an address of the web page that is good for one visit.")
+def ps_command(as_json: bool, shows_token: bool, shows_url: bool) -> int:
+    """Show the server that runs: address, models in memory, work.
+
+    The exit status is 1 when none runs.
+    """
+    paths = Paths.from_environment(os.environ)
+    server = find_server(paths)
+    if server is None:
+        output.write_text("null\n" if as_json else "no server runs\n")
+        return NOT_RUNNING
+    if shows_token:
+        output.write_text(f"{server.token}\n")
+    elif shows_url:
+        code = ask(server, "POST", "/v1/handover")["code"]
+        output.write_text(f"{server.url}/#code={code}\n")
+    else:
+        _show(server, ask(server, "GET", "/v1/status"), as_json=as_json)
+    return 0
+
+
+@click.command(name="stop")
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def stop_command(as_json: bool) -> int:
+    """Stop the server; translations under way are cancelled."""
+    paths = Paths.from_environment(os.environ)
+    server = find_server(paths)
+    if server is not None:
+        ask(server, "POST", "/v1/stop")
+        deadline = time.monotonic() + STOP_S
+        while is_locked(paths.server_lock):
+            if time.monotonic() > deadline:
+                raise ServerError(
+                    f"the server (process {server.pid}) does not end", hint=f"end it with `kill -9 {server.pid}`"
+                )
+            time.sleep(POLL_S)
+    if as_json:
+        output.write_json({"stopped": None if server is None else server.pid})
+    else:
+        output.write_text("no server runs\n" if server is None else f"stopped process {server.pid}\n")
+    return 0
+
+
+@click.command(name="unload")
+@click.argument("model", required=False)
+@click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
+def unload_command(model: str | None, as_json: bool) -> int:
+    """Free the memory of MODEL, or of all models; the next translation loads it again.
+
+    A model that translates now stays.
+    """
+    server = find_server(Paths.from_environment(os.environ))
+    unloaded = [] if server is None else ask(server, "POST", "/v1/unload", {"model": model})["unloaded"]
+    if as_json:
+        output.write_json({"unloaded": unloaded})
+    elif unloaded:
+        output.write_text("".join(f"unloaded {name}\n" for name in unloaded))
+    else:
+        output.write_text("no server runs\n" if server is None else "no unused model is loaded\n")
+    return 0
+
+
+def _show(server: ServerFile, state: dict[str, Any], *, as_json: bool) -> None:
+    if as_json:
+        output.write_json({"url": server.url, **state})
+        return
+    up_s = max(0, round(time.time() - server.started_at))
+    lines = [f"{server.url}  process {state['pid']}, version {state['version']}, up {_duration(up_s)}"]
+    lines.append(f"{state['translations']} translation(s) under way")
+    lines += [f"{model['name']}  {_stay(model)}" for model in state["models"]] or ["no model is loaded"]
+    output.write_text("".join(f"{line}\n" for line in lines))
+
+
+def _stay(model: dict[str, Any]) -> str:
+    if model["is_used"]:
+        return "in use"
+    rest_s = model["unloads_in_s"]
+    return "loaded" if rest_s is None else f"loaded, unused for now: unloads in {_duration(round(rest_s))}"
+
+
+def _duration(seconds: int) -> str:
+    if seconds < 120:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 7200 else f"{seconds // 3600} h"

@@ -1,0 +1,121 @@
+"""What one client and the whole server may take: values, and the buckets that count."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from hymt_local.errors import BusyError, RequestTooLargeError
+
+MINUTE_S = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLimits:
+    """What one client may do; None is no limit."""
+
+    requests_per_minute: int | None = None
+    characters_per_minute: int | None = None
+    characters_per_request: int | None = None
+    burst: int = 10
+    """Requests that may come at once after a pause."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLimits:
+    """What the server takes of everybody together."""
+
+    body_bytes: int = 8 * 1024 * 1024
+    document_bytes: int = 32 * 1024 * 1024
+    texts_per_request: int = 2048
+    waiting_requests: int = 64
+    """Translations under way or waiting, of all clients."""
+    connections: int = 256
+    head_s: float = 10.0
+    """Time for a whole request head."""
+    body_s: float = 30.0
+    """Time for a whole body."""
+    write_s: float = 30.0
+    """How long a reader may take nothing of what is sent to it."""
+    ping_s: float = 10.0
+    """Pause in a stream after which a comment keeps it alive."""
+
+
+class Bucket:
+    """A token bucket. Belongs to one thread.
+
+    Args:
+        per_minute: What flows in.
+        capacity: What it holds at most, and at first.
+        clock: Seconds, monotonic.
+    """
+
+    def __init__(self, per_minute: float, *, capacity: float, clock: Callable[[], float]) -> None:
+        self._per_s = per_minute / MINUTE_S
+        self._capacity = capacity
+        self._clock = clock
+        self._level = capacity
+        self._seen_at = clock()
+
+    def take(self, amount: float) -> float:
+        """Take `amount` and return 0.0; or take nothing and return the seconds until that much is there.
+
+        More than the bucket holds is taken from a full one, which owes the rest.
+        """
+        now = self._clock()
+        self._level = min(self._capacity, self._level + (now - self._seen_at) * self._per_s)
+        self._seen_at = now
+        missing = min(amount, self._capacity) - self._level
+        if missing > 0:
+            return missing / self._per_s
+        self._level -= amount
+        return 0.0
+
+
+class ClientAccount:
+    """What one client has left. Belongs to the server's loop."""
+
+    def __init__(self, limits: ClientLimits, clock: Callable[[], float]) -> None:
+        self._limits = limits
+        self._requests = _bucket(limits.requests_per_minute, limits.burst, clock)
+        self._characters = _bucket(limits.characters_per_minute, limits.characters_per_minute, clock)
+
+    def charge_request(self) -> None:
+        """Count one request.
+
+        Raises:
+            BusyError: there were too many in the last minute.
+        """
+        _charge(self._requests, 1, what="requests")
+
+    def charge_text(self, n_characters: int) -> None:
+        """Count the text of one request.
+
+        Raises:
+            RequestTooLargeError: more than one request may hold.
+            BusyError: too much in the last minute.
+        """
+        most = self._limits.characters_per_request
+        if most is not None and n_characters > most:
+            raise RequestTooLargeError(
+                f"the text has {n_characters} characters; this client may send {most} at once",
+                hint="send it in parts, or raise the client's limit on the server",
+            )
+        _charge(self._characters, n_characters, what="characters")
+
+
+def _bucket(per_minute: int | None, capacity: int | None, clock: Callable[[], float]) -> Bucket | None:
+    if per_minute is None:
+        return None
+    return Bucket(per_minute, capacity=max(1, capacity or 1), clock=clock)
+
+
+def _charge(bucket: Bucket | None, amount: int, *, what: str) -> None:
+    wait_s = bucket.take(amount) if bucket else 0.0
+    if wait_s > 0:
+        raise BusyError(
+            f"too many {what} in a minute",
+            hint=f"wait {math.ceil(wait_s)} s, or raise the client's limit on the server",
+            retry_after_s=wait_s,
+        )

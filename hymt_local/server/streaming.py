@@ -1,0 +1,75 @@
+"""A flight as a response: Server-Sent Events until its end, or until the reader goes away."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from hymt_local.event_stream import MEDIA_TYPE, PING, encode_event
+from hymt_local.events import Event
+from hymt_local.server.flights import Flight
+
+HEADERS = {"X-Accel-Buffering": "no", "Cache-Control": "no-store"}
+MAX_EVENTS_AT_ONCE = 256
+
+
+class EventStream(Response):
+    """Sends the events of a flight; `boarded` is left with the connection, at once when the reader closes it.
+
+    Args:
+        flight: What to follow.
+        boarded: Holds the place in the flight.
+        start: Index of the first event to send.
+        ping_s: Pause after which a comment is sent.
+    """
+
+    def __init__(self, flight: Flight, boarded: AsyncExitStack, *, start: int, ping_s: float) -> None:
+        super().__init__(media_type=MEDIA_TYPE, headers={**HEADERS, "X-Job-Id": flight.id})
+        del self.headers["content-length"]
+        self._flight = flight
+        self._boarded = boarded
+        self._start = start
+        self._ping_s = ping_s
+
+    def encode(self, index: int, event: Event) -> bytes:
+        """Return one event as the reader wants it; nothing for one that it has no use for."""
+        return encode_event(index, event)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send until the end."""
+        async with self._boarded:
+            sending = asyncio.ensure_future(self._send(send))
+            gone = asyncio.ensure_future(_until_gone(receive))
+            try:
+                await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
+                if sending.done():
+                    sending.result()
+            finally:
+                for task in (sending, gone):
+                    task.cancel()
+                await asyncio.gather(sending, gone, return_exceptions=True)
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        index = self._start
+        while True:
+            events = self._flight.events[index : index + MAX_EVENTS_AT_ONCE]
+            body = b"".join(self.encode(index + offset, event) for offset, event in enumerate(events))
+            index += len(events)
+            if body:
+                await send({"type": "http.response.body", "body": body, "more_body": True})
+            if events:
+                continue
+            if self._flight.last is not None:
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                return
+            if not await self._flight.grows(index, timeout_s=self._ping_s):
+                await send({"type": "http.response.body", "body": PING, "more_body": True})
+
+
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
