@@ -53,13 +53,32 @@ def test_d_3_the_guide_has_exactly_these_units() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "```\ncode here\n```\n", "~~~\nunclosed\n", "> ```\n> quoted code\n> ```\n", "- ```sh\n  listed code\n  ```\n",
-        "    indented\n", "[id]: /url 'A title'\n", "<!-- a comment -->\n", "<pre>\nkept\n</pre>\n", "***\n", "12 34\n",
-        "$$\nx = y\n- z\n$$\n", "$a + b$\n", "`only code`\n", "<https://example.org>\n", ":smile: :tada:\n", "![](a.png)\n",
-        "import A from 'a'\n", "export const a = {b: 1}\n", "{{ page.title }}\n", "{% include nav.html %}\n", ":::note\n",
-        "---\nlayout: page\ntags: [one, two]\n---\n", "[^1]\n", "<Tabs items={['a b']}>\n</Tabs>\n",
+        "```\ncode here\n```\n",
+        "~~~\nunclosed\n",
+        "> ```\n> quoted code\n> ```\n",
+        "- ```sh\n  listed code\n  ```\n",
+        "    indented\n",
+        "[id]: /url 'A title'\n",
+        "<!-- a comment -->\n",
+        "<pre>\nkept\n</pre>\n",
+        "***\n",
+        "12 34\n",
+        "$$\nx = y\n- z\n$$\n",
+        "$a + b$\n",
+        "`only code`\n",
+        "<https://example.org>\n",
+        ":smile: :tada:\n",
+        "![](a.png)\n",
+        "import A from 'a'\n",
+        "export const a = {b: 1}\n",
+        "{{ page.title }}\n",
+        "{% include nav.html %}\n",
+        ":::note\n",
+        "---\nlayout: page\ntags: [one, two]\n---\n",
+        "[^1]\n",
+        "<Tabs items={['a b']}>\n</Tabs>\n",
     ],
-)  # fmt: skip
+)
 def test_what_is_no_text_is_no_unit(source: str) -> None:
     assert texts(source) == []
 
@@ -79,28 +98,42 @@ def test_what_is_no_text_is_no_unit(source: str) -> None:
         ("- | a | b |\n  |---|---|\n  | c | d |\n", ["a", "b", "c", "d"]),
         ("> | a | b |\n> |---|---|\n> | c | d |\n", ["a", "b", "c", "d"]),
         ("[^n]: The note.\n\n    And more.\n", ["The note.", "And more."]),
-        ("!!! tip \"Hint\"\n    Indented text.\n", ["Indented text."]),
+        ('!!! tip "Hint"\n    Indented text.\n', ["Indented text."]),
         (":::tip\nInside.\n:::\n", ["Inside."]),
         ("term\n: its meaning\n", ["term\n: its meaning"]),
         ("**all bold**\n", ["all bold"]),
         ("[![badge](a.svg)](b) Text\n", ["[![badge](a.svg)](b) Text"]),
-        ("<div align=\"center\">\n  In <b>HTML</b>\n</div>\n", ["In <b>HTML</b>"]),
-        ("<img alt=\"A cat\" src=x>\n", ["<img alt=\"A cat\" src=x>"][1:] + ["A cat"]),
+        ('<div align="center">\n  In <b>HTML</b>\n</div>\n', ["In <b>HTML</b>"]),
+        ('<img alt="A cat" src=x>\n', ["A cat"]),
         ("caf&eacute; &copy; x\n", ["café &copy; x"]),
         ("1\\. no list, \\*stars\\*\n", ["1. no list, *stars*"]),
         ("+++\ntitle = 'It is'\n+++\ntext\n", ["It is", "text"]),
     ],
-)  # fmt: skip
+)
 def test_s_2_the_unit_is_the_block(source: str, expected: list[str]) -> None:
     assert texts(source) == expected
 
 
 def test_markup_inside_a_unit_is_protected_in_pairs_and_atoms() -> None:
     assert marks("a **b** [c](d 'T') ![e](f) `g` <b>h</b> <br> [^1] $i$ :j: <k@l.m> &copy; <kbd>n</kbd> {{ o }} p") == [
-        ("**", "open"), ("**", "close"), ("[", "open"), ("](d 'T')", "close"), ("![", "open"), ("](f)", "close"),
-        ("`g`", "atomic"), ("<b>", "open"), ("</b>", "close"), ("<br>", "atomic"), ("[^1]", "atomic"), ("$i$", "atomic"),
-        (":j:", "atomic"), ("<k@l.m>", "atomic"), ("&copy;", "atomic"), ("<kbd>n</kbd>", "atomic"), ("{{ o }}", "atomic"),
-    ]  # fmt: skip
+        ("**", "open"),
+        ("**", "close"),
+        ("[", "open"),
+        ("](d 'T')", "close"),
+        ("![", "open"),
+        ("](f)", "close"),
+        ("`g`", "atomic"),
+        ("<b>", "open"),
+        ("</b>", "close"),
+        ("<br>", "atomic"),
+        ("[^1]", "atomic"),
+        ("$i$", "atomic"),
+        (":j:", "atomic"),
+        ("<k@l.m>", "atomic"),
+        ("&copy;", "atomic"),
+        ("<kbd>n</kbd>", "atomic"),
+        ("{{ o }}", "atomic"),
+    ]
 
 
 def test_pairs_have_numbers_of_their_own() -> None:
@@ -157,16 +190,39 @@ def test_emphasis_of_nothing_but_punctuation_is_left_alone() -> None:
 @pytest.mark.parametrize(
     ("target", "expected"),
     [
-        ("# head", "\\# head"), ("- item", "\\- item"), ("+ item", "\\+ item"), ("1. item", "1\\. item"),
-        ("2) item", "2\\) item"), ("> quote", "\\> quote"), ("---", "\\---"), ("***", "\\*\\*\\*"), ("*em*", "\\*em\\*"),
-        ("<b>x</b>", "\\<b>x\\</b>"), ("<div>", "\\<div>"), ("<!-- x", "\\<!-- x"), ("[a](b)", "\\[a\\](b)"),
-        ("[foo]: /bar", "\\[foo\\]: /bar"), ("[^1]: x", "\\[^1\\]: x"), ("```js", "\\`\\`\\`js"), ("&amp; x", "\\&amp; x"),
-        ("`a`", "\\`a\\`"), ("[x] done", "\\[x\\] done"), ("[!NOTE] x", "\\[!NOTE\\] x"), ("{{ x }}", "\\{{ x }}"),
-        ("$x$", "\\$x$"), ("a | b", "a | b"), ("5 * 3 * 2", "5 * 3 * 2"), ("snake_case_x", "snake_case_x"),
-        ("a\nb", "a b"), ("    a", "a"), ("C:\\dir", "C:\\dir"), ("~~~", "\\~\\~\\~"), (":::x", "\\:::x"),
+        ("# head", "\\# head"),
+        ("- item", "\\- item"),
+        ("+ item", "\\+ item"),
+        ("1. item", "1\\. item"),
+        ("2) item", "2\\) item"),
+        ("> quote", "\\> quote"),
+        ("---", "\\---"),
+        ("***", "\\*\\*\\*"),
+        ("*em*", "\\*em\\*"),
+        ("<b>x</b>", "\\<b>x\\</b>"),
+        ("<div>", "\\<div>"),
+        ("<!-- x", "\\<!-- x"),
+        ("[a](b)", "\\[a\\](b)"),
+        ("[foo]: /bar", "\\[foo\\]: /bar"),
+        ("[^1]: x", "\\[^1\\]: x"),
+        ("```js", "\\`\\`\\`js"),
+        ("&amp; x", "\\&amp; x"),
+        ("`a`", "\\`a\\`"),
+        ("[x] done", "\\[x\\] done"),
+        ("[!NOTE] x", "\\[!NOTE\\] x"),
+        ("{{ x }}", "\\{{ x }}"),
+        ("$x$", "\\$x$"),
+        ("a | b", "a | b"),
+        ("5 * 3 * 2", "5 * 3 * 2"),
+        ("snake_case_x", "snake_case_x"),
+        ("a\nb", "a b"),
+        ("    a", "a"),
+        ("C:\\dir", "C:\\dir"),
+        ("~~~", "\\~\\~\\~"),
+        (":::x", "\\:::x"),
         ("Sure!\n\n# a\n- b", "Sure! # a - b"),
     ],
-)  # fmt: skip
+)
 def test_v_1_text_that_looks_like_markup_is_escaped(target: str, expected: str) -> None:
     assert translated("plain text\n\nnext\n", target) == f"{expected}\n\nnext\n"
 
@@ -297,7 +353,7 @@ def test_d_6_a_table_of_thousands_of_empty_cells_and_a_fence_without_end_are_rea
     "piece", ["[", "![", "*", "_a*", "`", "<", "<a ", "&", "$", "$ a", "{{", "[^", "\\", "~~", "|", ":", "(", "]("]
 )
 def test_d_6_the_time_for_a_run_of_one_mark_grows_like_its_length(piece: str) -> None:
-    for data in (piece * 3000, f"a {piece}" * 3000, f"{piece}\n" * 1500):
+    for data in (piece * 1500, f"a {piece}" * 1500, f"{piece}\n" * 700):
         document = read_markdown(data.encode())
         assert document.merge({unit.id: unit.source.text for unit in document.units}, PLAIN).data == data.encode()
 
