@@ -21,6 +21,7 @@ from hymt_local.segment import Span, UnitText
 WRAP_WIDTHS = range(50, 85)
 """Median width, in cells, of lines that a program or a typist broke; with some air around the usual 60 to 80."""
 _WIDEST_WRAP = 100
+"""A longer line was not broken at any width."""
 _RAGGED_CELLS = 3
 """Editors and typists break a little before the last possible place."""
 _WORDS_OF_PROSE = 3
@@ -217,11 +218,12 @@ def _blocks(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
 def wrap_width(text: str, blocks: Sequence[Sequence[_Line]]) -> int | None:
     """Return the width, in cells, at which most lines of a text were broken; None when lines end where they mean to."""
     inner = [line for block in blocks for line in block[:-1]]
-    widths = sorted(line.width for line in inner if line.width <= _WIDEST_WRAP)
+    widths = sorted(line.width for line in inner)
     if not widths or widths[len(widths) // 2] not in WRAP_WIDTHS:
         return None
     n_ended = sum(bool(_ENDS_SENTENCE.search(line.body.of(text)[-4:])) for line in inner)
-    return widths[len(widths) * 19 // 20] if n_ended * 2 < len(inner) else None
+    widest = min(widths[len(widths) * 19 // 20], _WIDEST_WRAP)
+    return widest if n_ended * 2 < len(inner) else None
 
 
 def _runs(text: str, block: Sequence[_Line], *, width: int | None) -> Iterator[list[_Line]]:
@@ -241,7 +243,7 @@ def _goes_on(text: str, line: _Line, after: _Line, *, width: int, is_wrapped: bo
     """Tell whether a line end only means that the line was full."""
     before, body = line.body.of(text), after.body.of(text)
     has_marker = after.body.start > after.start and _MARKER.search(text, after.start, after.body.start)
-    if has_marker or _BEGINS_ANEW.match(body) or not any(map(str.isalpha, before)):
+    if line.width > _WIDEST_WRAP or has_marker or _BEGINS_ANEW.match(body) or not any(map(str.isalpha, before)):
         return False
     piece = _PIECE.match(body)
     was_full = line.width + 1 + cells(piece.group().rstrip() if piece else body) > width - _RAGGED_CELLS

@@ -74,6 +74,7 @@ def test_the_short_fixture_of_the_corpora_is_joined_where_the_sentence_flows_on(
         "Roses are red,\nViolets are blue,\nSugar is sweet,\nAnd so are you.\n",
         "第一段文字。\n第二段文字。\n",
         "name: value\nother: thing\n",
+        "| a table | of few columns and many more words in each of them |\n" + "| row " * 40 + "|\n" + "| row " * 50,
     ],
 )
 def test_lines_that_mean_something_stay_lines(text: str) -> None:
