@@ -121,7 +121,7 @@ def _response(operation: Operation, kind: Given, schema_of: Mapping[type[Any], d
     if kind is None:
         return {"description": "Done"}
     if isinstance(kind, str):
-        return {"description": "OK", "content": {kind: {"schema": {"type": "string"}}}}
+        return {"description": "OK", "content": {kind: {"schema": {} if kind == JSON else {"type": "string"}}}}
     kinds = kind if isinstance(kind, tuple) else (kind,)
     schemas = [schema_of[each] for each in kinds]
     content: dict[str, Any] = {JSON: {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}}
