@@ -9,11 +9,11 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from hymt_local.language import get_language
 from hymt_local.literals import Literal, find_literals, without_literals
 from hymt_local.scripts import han_kind, is_letter, letter_weight, script_of
+from hymt_local.segment import Finding, Severity
 
 _COUNTED_KINDS = frozenset(
     {"code", "url", "email", "mustache", "shell", "brace", "printf", "dunder", "path", "uuid", "hash"}
@@ -39,16 +39,6 @@ _CHARACTERS_TO_JUDGE = 4
 """Distinctive Han characters; of them at most a quarter may be the other kind."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What is wrong with an output."""
-
-    code: str
-    """`empty`, `encoding`, `control_token`, `lines`, `placeholder`, `tags`, `loop` or `wrong_script`."""
-    message: str
-    """One line."""
-
-
 def check_output(source: str, target: str, *, target_lang: str | None) -> Finding | None:
     """Return the first fault found, gravest first, or None.
 
@@ -58,7 +48,7 @@ def check_output(source: str, target: str, *, target_lang: str | None) -> Findin
         target_lang: A tag of the catalog; None leaves out what depends on the language.
     """
     if not target.strip():
-        return Finding("empty", "the answer is empty")
+        return _error("empty", "the answer is empty")
     literals = find_literals(source), find_literals(target)
     return (
         _check_characters(source, target)
@@ -69,6 +59,10 @@ def check_output(source: str, target: str, *, target_lang: str | None) -> Findin
         or _check_loop(source, target)
         or (_check_script(target, target_lang) if target_lang else None)
     )
+
+
+def _error(code: str, message: str) -> Finding:
+    return Finding(code, Severity.ERROR, message)
 
 
 def repeats_at_end(ids: Sequence[int], *, allowed: Sequence[int] = ()) -> bool:
@@ -96,7 +90,7 @@ def _check_characters(source: str, target: str) -> Finding | None:
     if not added:
         return None
     names = ", ".join(f"U+{ord(character):04X}" for character in sorted(added))
-    return Finding("encoding", f"the answer has broken or control characters: {names}")
+    return _error("encoding", f"the answer has broken or control characters: {names}")
 
 
 def _is_broken(character: str) -> bool:
@@ -106,12 +100,12 @@ def _is_broken(character: str) -> bool:
 
 def _check_control_tokens(source: Sequence[Literal], target: Sequence[Literal]) -> Finding | None:
     added = _counted(target, {"control"}) - _counted(source, {"control"})
-    return Finding("control_token", f"the answer has control tokens: {' '.join(added)}") if added else None
+    return _error("control_token", f"the answer has control tokens: {' '.join(added)}") if added else None
 
 
 def _check_lines(source: str, target: str) -> Finding | None:
     n_source, n_target = len(source.splitlines()), len(target.splitlines())
-    return Finding("lines", f"the answer has {n_target} lines instead of {n_source}") if n_target > n_source else None
+    return _error("lines", f"the answer has {n_target} lines instead of {n_source}") if n_target > n_source else None
 
 
 def _check_placeholders(source: Sequence[Literal], target: Sequence[Literal]) -> Finding | None:
@@ -119,15 +113,15 @@ def _check_placeholders(source: Sequence[Literal], target: Sequence[Literal]) ->
     if wanted == found:
         return None
     words = [f"lost {literal}" for literal in wanted - found] + [f"added {literal}" for literal in found - wanted]
-    return Finding("placeholder", f"placeholders, addresses or code differ: {', '.join(words)}")
+    return _error("placeholder", f"placeholders, addresses or code differ: {', '.join(words)}")
 
 
 def _check_tags(source: Sequence[Literal], target: Sequence[Literal]) -> Finding | None:
     wanted, found = _counted(source, {"tag"}), _counted(target, {"tag"})
     if wanted != found:
-        return Finding("tags", f"the tags differ: {' '.join((wanted - found) | (found - wanted))}")
+        return _error("tags", f"the tags differ: {' '.join((wanted - found) | (found - wanted))}")
     if _is_nested(source) and not _is_nested(target):
-        return Finding("tags", "the tags are in the wrong order")
+        return _error("tags", "the tags are in the wrong order")
     return None
 
 
@@ -155,7 +149,7 @@ def _tag_name(tag: str) -> str:
 
 def _check_loop(source: str, target: str) -> Finding | None:
     if _has_loop(target) and not _has_loop(source):
-        return Finding("loop", "the answer repeats itself")
+        return _error("loop", "the answer repeats itself")
     return None
 
 
@@ -171,7 +165,7 @@ def _check_script(target: str, target_lang: str) -> Finding | None:
     total = sum(weights.values())
     share = sum(weights.get(script, 0.0) for script in expected) / total if total else 1.0
     if total >= _LETTERS_TO_JUDGE and share < _LEAST_SCRIPT_SHARE:
-        return Finding("wrong_script", f"the answer is not written in the script of {language.english}")
+        return _error("wrong_script", f"the answer is not written in the script of {language.english}")
     return _check_han(target, target_lang) if target_lang in {"zh", "zh-Hant"} else None
 
 
@@ -181,4 +175,4 @@ def _check_han(target: str, target_lang: str) -> Finding | None:
     n_distinctive = counts[wanted] + counts[other]
     if n_distinctive < _CHARACTERS_TO_JUDGE or counts[other] * 4 <= n_distinctive * 3:
         return None
-    return Finding("wrong_script", f"the answer is in {other} characters, not in {wanted} ones")
+    return _error("wrong_script", f"the answer is in {other} characters, not in {wanted} ones")

@@ -1,10 +1,12 @@
-"""One source text -> one judged answer: fit it to the model, generate, check, try once more."""
+"""One source text -> one judged answer: protect, fit it to the model, generate, restore, check, try in other ways."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
+from itertools import accumulate, groupby
 from typing import TypeVar
 
 from hymt_local.catalog import ModelSpec
@@ -22,9 +24,30 @@ from hymt_local.engine.base import (
 from hymt_local.engine.utf8 import Utf8Stream
 from hymt_local.errors import ContextOverflowError, DecodeError, HymtError, NotCoveredError, SegmentRejectedError
 from hymt_local.events import Event, Priority, PromptProgress, SamplingParams, TextDelta, TokenUsage
-from hymt_local.prompts import Prompt, build_prompt
-from hymt_local.segment import Segment
-from hymt_local.segmenter import Level, join_segments, outer_split, parts_at
+from hymt_local.prompts import (
+    Context,
+    Delimiters,
+    Formatted,
+    Prompt,
+    PromptLanguage,
+    Task,
+    Translate,
+    build_prompt,
+    has_task,
+    prompt_language,
+)
+from hymt_local.protect import (
+    Masked,
+    MaskFamily,
+    MaskFault,
+    MaskStream,
+    SourceText,
+    protect,
+    restore,
+    split_at_tokens,
+)
+from hymt_local.segment import Finding, ProtectedSpan, Segment, Severity, TokenKind
+from hymt_local.segmenter import Level, join_segments, outer_split, parts_at, split_sentences
 
 Emit = Callable[[Event], None]
 T = TypeVar("T")
@@ -35,8 +58,21 @@ _ANSWER_TOKENS_PER_SOURCE_TOKEN = 16
 _ANSWER_TOKENS_LEAST = 64
 _LEAST_ANSWER_RATIO = 2
 """A source that leaves less room than this many times its own tokens is split."""
+MOST_GENERATIONS = 3
+"""Of one text; each changes something: identical retries give identical answers."""
+TOKEN_FAULTS = frozenset({"placeholder", "tags"})
+_CONTEXT_SHARE = 4
+"""The context takes at most this part of the budget."""
+_PROBES = ("A", "a1", " b", "(", "\n", "中", "é", "я")
+"""Sources that begin differently: what their prompts have in common is the part before the source."""
 _LOOP_CHECK_TOKENS = 16
+_LOOP_PENALTY = 0.1
 _RETRY_TEMPERATURE = 0.7
+_FULL_STOPS = frozenset(".。।။።۔")
+_MARKS_AROUND = re.compile(
+    r"([\s,;:)\]}»”’\"'–—/|·•*_=+>，、；：）」』】-]*)(.*?)([\s,;:(\[{«“‘\"'–—/|·•*_=+<，、；：（「『【-]*)", re.DOTALL
+)
+_ENVELOPE = re.compile(r"\s*<target>(.*?)</target>\s*", re.DOTALL)
 _SHOWN_CHARACTERS = 60
 _RETRIED_HINT = "the source text was kept; translate this part again, alone or with another model"
 _COVERAGE_HINT = "`hymt models pull` fetches a real model that suits this machine; `hymt models list` shows all"
@@ -53,12 +89,55 @@ class Direction:
 
 
 @dataclass(frozen=True, slots=True)
+class _Form:
+    """How a source text is asked for: masks and prompt."""
+
+    family: MaskFamily
+    has_masks: bool = False
+    has_context: bool = False
+    prompt_lang: PromptLanguage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Fixed:
+    """What all prompts of one form have in common."""
+
+    n_template: int
+    """Tokens of a prompt without a source."""
+    ids: tuple[int, ...]
+    """How the prompts begin."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """One attempt."""
+
+    form: _Form
+    sampling: SamplingParams
+    is_storable: bool = True
+
+
+@dataclass(frozen=True, slots=True)
 class Prepared:
     """A source text with its prompt as token ids."""
 
-    source: str
+    source: SourceText
+    masked: Masked | None
+    """None for a text that is split at its tokens; it has no prompt of its own."""
     prompt: tuple[int, ...]
-    n_source_tokens: int
+    form: _Form
+    n_template: int
+    fixed: tuple[int, ...]
+
+    @property
+    def n_source_tokens(self) -> int:
+        """Tokens of the source, at least 1."""
+        return max(1, len(self.prompt) - self.n_template)
+
+    @property
+    def n_fixed(self) -> int:
+        """Tokens at the beginning that other prompts have too."""
+        return len(self.fixed) if self.prompt[: len(self.fixed)] == self.fixed else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,10 +148,13 @@ class Answer:
     """Without outer whitespace; the source text when `error` is set."""
     usage: TokenUsage
     error: HymtError | None = None
+    findings: tuple[Finding, ...] = ()
     is_retryable: bool = False
     """True when another attempt may succeed."""
     is_storable: bool = True
-    """False for what a retry gave: it was not sampled as the signature says."""
+    """False for what a random retry gave: it was not sampled as the signature says."""
+    fault: str = ""
+    """Code of what was refused."""
 
 
 def not_covered(text: str) -> NotCoveredError:
@@ -94,7 +176,7 @@ class SegmentGenerator:
         coverage: The closed domain of a demo model.
         info: What the loaded engine says of itself.
         direction: Languages, sampling and priority of the request.
-        emit: Takes PromptProgress and TextDelta events.
+        emit: Takes PromptProgress and TextDelta events; None when nobody watches the text grow.
     """
 
     def __init__(
@@ -105,7 +187,7 @@ class SegmentGenerator:
         coverage: Coverage | None,
         info: ModelInfo,
         direction: Direction,
-        emit: Emit,
+        emit: Emit | None,
     ) -> None:
         self._spec = spec
         self._engine = engine
@@ -114,49 +196,109 @@ class SegmentGenerator:
         self._direction = direction
         self._emit = emit
         self._budget = spec.max_segment_tokens
+        self._fixed: dict[_Form, _Fixed] = {}
         self._stop_ids = frozenset(info.control_tokens[t] for t in spec.stop_tokens if t in info.control_tokens)
 
-    async def prepare(self, sources: Sequence[str]) -> list[Prepared]:
-        """Build and tokenize all prompts in one call to the engine.
+    async def open(self) -> None:
+        """Learn how much room the prompt template leaves; before anything else.
 
         Raises:
             ContextOverflowError: the loaded context does not even hold the prompt template.
             UnsupportedModelError: the model file lacks a control token of the template.
         """
-        template, *prompts = await self._tokenize([self._prompt(source) for source in ["", *sources]])
-        self._budget = self._source_budget(len(template))
-        return [
-            Prepared(source, prompt, max(1, len(prompt) - len(template)))
-            for source, prompt in zip(sources, prompts, strict=True)
-        ]
+        fixed = await self._fixed_part(_Form(MaskFamily.KEEP))
+        self._budget = self._source_budget(fixed.n_template)
 
-    async def answer(self, prepared: Prepared, index: int) -> Answer:
+    async def prepare(self, sources: Sequence[SourceText]) -> list[Prepared]:
+        """Mask, build and tokenize all prompts in one call to the engine."""
+        return await self._prepare([(source, self._first_form(source)) for source in sources])
+
+    async def answer(self, prepared: Prepared, index: int, *, draft: str = "") -> Answer:
         """Translate one source text, in pieces when it is longer than the model takes at once.
 
         Args:
             prepared: From `prepare`.
             index: The segment that the events are about.
+            draft: What the answer probably is; it changes nothing but the time.
 
         Raises:
             HymtError: the engine failed; what the answer lacks is in `Answer.error` instead.
         """
+        if prepared.masked is None:
+            return await self._answer_split(prepared.source, index, is_only=True)
         if prepared.n_source_tokens <= self._budget:
-            return await self._best_of_two(prepared, index)
+            return await self._best(prepared, index, draft=draft)
         return await self._answer_in_pieces(prepared.source, index)
 
-    # Fitting
+    # Prompts
 
-    def _prompt(self, source: str) -> Prompt:
-        languages = self._direction
+    def _first_form(self, source: SourceText) -> _Form:
+        family = mask_families(self._spec, source)[0]
+        return _Form(family, has_masks=bool(source.tokens), has_context=self._takes_context(source, family))
+
+    def _takes_context(self, source: SourceText, family: MaskFamily) -> bool:
+        return bool(source.context) and family is MaskFamily.KEEP and has_task(self._spec, Context.name)
+
+    async def _prepare(self, wanted: Sequence[tuple[SourceText, _Form]]) -> list[Prepared]:
+        masked = [
+            None if form.family is MaskFamily.SPLIT else protect(source, family=form.family) for source, form in wanted
+        ]
+        fixed = [await self._fixed_part(form) for _, form in wanted]
+        contexts = [await self._context_of(source) if form.has_context else "" for source, form in wanted]
+        shown = [
+            self._prompt(each.text, form, context=context)
+            for each, (_, form), context in zip(masked, wanted, contexts, strict=True)
+            if each is not None
+        ]
+        prompts = iter(await self._tokenize(shown))
+        return [
+            Prepared(source, each, next(prompts) if each else (), form, part.n_template, part.ids)
+            for each, part, (source, form) in zip(masked, fixed, wanted, strict=True)
+        ]
+
+    async def _fixed_part(self, form: _Form) -> _Fixed:
+        """Return what all prompts of one form begin with, and how long the form is without a source."""
+        if form not in self._fixed:
+            if form.family is MaskFamily.SPLIT:
+                return _Fixed(0, ())
+            template = (await self._tokenize([self._prompt("", form)]))[0]
+            probes = await self._tokenize([self._prompt(text, form) for text in _PROBES]) if template else [()]
+            self._fixed[form] = _Fixed(len(template), _common_beginning(probes))
+        return self._fixed[form]
+
+    def _prompt(self, text: str, form: _Form, *, context: str = "") -> Prompt:
         return build_prompt(
-            self._spec, source_lang=languages.source_lang, target_lang=languages.target_lang, source=source
+            self._spec,
+            source_lang=self._direction.source_lang,
+            target_lang=self._direction.target_lang,
+            source=text,
+            task=self._task(form, context),
+            prompt_lang=form.prompt_lang,
         )
+
+    def _task(self, form: _Form, context: str) -> Task:
+        if form.family is MaskFamily.TAGS:
+            return Formatted()
+        if form.family is MaskFamily.XML and form.has_masks and has_task(self._spec, Delimiters.name):
+            return Delimiters()
+        return Context(context) if form.has_context and context else Translate()
+
+    async def _context_of(self, source: SourceText) -> str:
+        """Return as much of the context, its nearest part first, as a quarter of the budget holds."""
+        counts = [len(ids) for ids in await self._engine.tokenize(list(source.context))]
+        room, kept = self._budget // _CONTEXT_SHARE, len(source.context)
+        while kept and counts[kept - 1] <= room:
+            kept -= 1
+            room -= counts[kept]
+        return "\n".join(source.context[kept:])
 
     async def _tokenize(self, prompts: Sequence[Prompt]) -> list[tuple[int, ...]]:
         texts = [text for prompt in prompts for text in prompt.texts]
         tokenized = iter(await self._engine.tokenize(texts))
         control = self._info.control_tokens
         return [prompt.assemble(control, [next(tokenized) for _ in prompt.texts]) for prompt in prompts]
+
+    # Fitting
 
     def _source_budget(self, n_template: int) -> int:
         """Return how many source tokens one prompt may hold."""
@@ -169,43 +311,88 @@ class SegmentGenerator:
             )
         return budget
 
-    async def _answer_in_pieces(self, source: str, index: int) -> Answer:
-        """Translate the pieces in order; the first that fails fails the whole segment."""
-        pieces = [outer_split(number, text) for number, text in enumerate(await self._fitting_pieces(source))]
-        wanted = [piece for piece in pieces if piece.translatable]
-        prompts = dict(zip(wanted, await self.prepare([piece.source for piece in wanted]), strict=True))
+    async def _answer_in_pieces(self, source: SourceText, index: int) -> Answer:
+        """Translate the pieces of a text that is too long."""
+        texts = await self._fitting_pieces(source)
+        ends = list(accumulate(map(len, texts)))
+        parts = [source.part(end - len(text), end) for text, end in zip(texts, ends, strict=True)]
+        return await self._answer_parts(source, parts, index, is_only=True)
+
+    async def _answer_split(self, source: SourceText, index: int, *, is_only: bool) -> Answer:
+        """Translate what stands between the tokens, sentence by sentence where the model wants that."""
+        parts = split_parts(self._spec, source, source_lang=self._direction.source_lang)
+        return await self._answer_parts(source, parts, index, is_only=is_only)
+
+    async def _answer_parts(
+        self, source: SourceText, parts: Sequence[SourceText], index: int, *, is_only: bool
+    ) -> Answer:
+        """Translate parts in order; the first that fails fails the whole.
+
+        Args:
+            source: The whole.
+            parts: Joined, their texts are its text; a part that is one token stays.
+            index: The segment.
+            is_only: Each part gets all the attempts that a segment gets; else, one.
+        """
+        pieces = [_piece(number, part) for number, part in enumerate(parts)]
+        wanted = [(piece, part) for piece, part in zip(pieces, parts, strict=True) if piece.translatable]
+        inner = [part.part(len(piece.lead), len(piece.lead) + len(piece.source)) for piece, part in wanted]
+        forms = [(part, self._piece_form(part)) for part in inner]
+        prompts = dict(zip((piece.index for piece, _ in wanted), await self._prepare(forms), strict=True))
         answers: list[Answer] = []
         for piece in pieces:
-            answer = await self._answer_piece(piece, prompts.get(piece), index)
-            answers.append(answer)
-            if answer.error:
+            answers.append(await self._answer_piece(piece, prompts.get(piece.index), index, is_only=is_only))
+            if answers[-1].error:
                 break
-        usage = sum((answer.usage for answer in answers), TokenUsage())
-        if answers[-1].error:
-            return Answer(source, usage, answers[-1].error)
-        return Answer(self._join(pieces, answers), usage, is_storable=all(answer.is_storable for answer in answers))
+        return self._joined(source, parts, pieces, answers)
 
-    async def _answer_piece(self, piece: Segment, prompt: Prepared | None, index: int) -> Answer:
+    def _piece_form(self, part: SourceText) -> _Form:
+        return self._first_form(replace(part, context=())) if part.tokens else _Form(MaskFamily.KEEP)
+
+    def _joined(
+        self, source: SourceText, parts: Sequence[SourceText], pieces: Sequence[Segment], answers: Sequence[Answer]
+    ) -> Answer:
+        usage = sum((answer.usage for answer in answers), TokenUsage())
+        findings = tuple(finding for answer in answers for finding in answer.findings)
+        if answers[-1].error:
+            return replace(answers[-1], target=source.text, usage=usage)
+        target = self._join(parts, pieces, answers)
+        return Answer(target, usage, findings=findings, is_storable=all(answer.is_storable for answer in answers))
+
+    async def _answer_piece(self, piece: Segment, prompt: Prepared | None, index: int, *, is_only: bool) -> Answer:
         self._emit_text(index, piece.lead)
         if prompt is None:
             answer = Answer(piece.source, TokenUsage())
             self._emit_text(index, piece.source)
+        elif prompt.masked is None:
+            answer = await self._answer_split(prompt.source, index, is_only=is_only)
+        elif is_only:
+            answer = await self._best(prompt, index)
         else:
-            answer = await self._best_of_two(prompt, index)
+            answer = await self._generate(
+                prompt, index, _Step(prompt.form, self._direction.sampling), is_streamed=False
+            )
         self._emit_text(index, piece.trail)
-        return answer
+        return replace(answer, target=_without_added_stop(piece, answer.target)) if not answer.error else answer
 
-    def _join(self, pieces: Sequence[Segment], answers: Sequence[Answer]) -> str:
-        return join_segments(
-            pieces,
-            [answer.target for answer in answers],
-            source_lang=self._direction.source_lang,
-            target_lang=self._direction.target_lang,
-        )
+    def _join(self, parts: Sequence[SourceText], pieces: Sequence[Segment], answers: Sequence[Answer]) -> str:
+        """Join texts as the target language asks, and tokens to them as the source does."""
+        joined: list[str] = []
+        for is_token, run in groupby(zip(parts, pieces, answers, strict=True), key=lambda each: _is_token(each[0])):
+            _, segments, targets = zip(*run, strict=True)
+            if is_token:
+                joined += [segment.restored(answer.target) for segment, answer in zip(segments, targets, strict=True)]
+            else:
+                joined.append(self._join_texts(segments, [answer.target for answer in targets]))
+        return "".join(joined)
 
-    async def _fitting_pieces(self, source: str) -> list[str]:
-        counted = await self._split(source, Level.SENTENCE)
-        return _pack(counted, budget=self._budget)
+    def _join_texts(self, segments: Sequence[Segment], targets: Sequence[str]) -> str:
+        languages = self._direction
+        return join_segments(segments, targets, source_lang=languages.source_lang, target_lang=languages.target_lang)
+
+    async def _fitting_pieces(self, source: SourceText) -> list[str]:
+        counted = await self._split(source.text, Level.SENTENCE)
+        return _pack(_uncut(counted, source.tokens), budget=self._budget)
 
     async def _split(self, text: str, level: Level) -> list[tuple[str, int]]:
         """Return parts of `text` with their token counts, each within the budget unless it cannot be cut further."""
@@ -221,78 +408,256 @@ class SegmentGenerator:
 
     # Generating
 
-    async def _best_of_two(self, prepared: Prepared, index: int) -> Answer:
-        """Try once more, sampled, what that may mend. Not streamed: the first attempt is on the screen already."""
-        first = await self._generate(prepared, index, sampling=self._direction.sampling, is_streamed=True)
-        if first.error is None or not first.is_retryable:
-            return first
-        second = await self._generate(prepared, index, sampling=self._retry_sampling(), is_streamed=False)
-        return replace(second, usage=first.usage + second.usage, is_storable=False)
+    async def _best(self, prepared: Prepared, index: int, *, draft: str = "") -> Answer:
+        """Try again in other ways what that may mend. Only the first attempt streams: it is on the screen already."""
+        steps = [_Step(prepared.form, self._direction.sampling)]
+        refused: list[Answer] = []
+        answer = await self._generate(prepared, index, steps[0], draft=draft)
+        while answer.error and answer.is_retryable and (step := self._next_step(prepared.source, steps, answer)):
+            refused.append(answer)
+            steps.append(step)
+            answer = await self._attempt(prepared.source, index, step)
+        usage = sum((each.usage for each in refused), answer.usage)
+        if not refused:
+            return answer
+        return replace(answer, usage=usage, findings=(*_retried(refused), *answer.findings))
 
-    def _retry_sampling(self) -> SamplingParams:
+    async def _attempt(self, source: SourceText, index: int, step: _Step) -> Answer:
+        if step.form.family is MaskFamily.SPLIT:
+            return await self._answer_split(source, index, is_only=False)
+        prepared = (await self._prepare([(source, step.form)]))[0]
+        answer = await self._generate(prepared, index, step, is_streamed=False)
+        return replace(answer, is_storable=answer.is_storable and step.is_storable)
+
+    def _next_step(self, source: SourceText, steps: Sequence[_Step], answer: Answer) -> _Step | None:
+        """Return what to change after a refused answer; None when there is nothing left that could help."""
+        if len(steps) == MOST_GENERATIONS:
+            return None
+        if answer.fault in TOKEN_FAULTS and source.tokens:
+            return self._other_masks(source, steps)
+        if len(steps) == 1:
+            return _Step(steps[0].form, self._retry_sampling(answer.fault), is_storable=False)
+        return self._other_prompt(source, steps) or (self._other_masks(source, steps) if source.tokens else None)
+
+    def _other_masks(self, source: SourceText, steps: Sequence[_Step]) -> _Step | None:
+        tried = {step.form.family for step in steps}
+        families = [family for family in mask_families(self._spec, source) if family not in tried]
+        if not families:
+            return None
+        is_last = len(steps) == MOST_GENERATIONS - 1
+        family = families[-1] if is_last else families[0]
+        return _Step(_Form(family, has_masks=True), self._direction.sampling)
+
+    def _other_prompt(self, source: SourceText, steps: Sequence[_Step]) -> _Step | None:
+        """Ask in the other language of the prompts, where the generation has both."""
+        form = steps[-1].form
+        task = self._task(form, "x" if form.has_context else "")
+        written_in = prompt_language(self._spec, task, self._direction.source_lang, self._direction.target_lang)
+        other: PromptLanguage = "en" if written_in == "zh" else "zh"
+        if form.prompt_lang is not None or not has_task(self._spec, task.name, other):
+            return None
+        return _Step(replace(form, prompt_lang=other), self._direction.sampling)
+
+    def _retry_sampling(self, fault: str) -> SamplingParams:
         card = self._spec.sampling.params(seed=self._direction.sampling.seed + 1)
-        return replace(card, temperature=_RETRY_TEMPERATURE)
+        penalty = card.repetition_penalty + (_LOOP_PENALTY if fault == "loop" else 0.0)
+        return replace(card, temperature=_RETRY_TEMPERATURE, repetition_penalty=round(penalty, 3))
 
-    async def _generate(self, prepared: Prepared, index: int, *, sampling: SamplingParams, is_streamed: bool) -> Answer:
-        request = self._request(prepared, sampling)
+    async def _generate(
+        self, prepared: Prepared, index: int, step: _Step, *, draft: str = "", is_streamed: bool = True
+    ) -> Answer:
+        assert prepared.masked is not None
+        is_streamed = is_streamed and self._emit is not None
+        request = await self._request(prepared, step.sampling, draft=draft)
         least = self._coverage.min_probability if self._coverage else 0.0
         record = _Record(prepared, watches_loops=self._spec.kind != "test", least_probability=least)
+        shown = MaskStream(prepared.masked)
+        self._emit_text(index, prepared.masked.lead if is_streamed else "")
         async with _closing(self._engine.generate(request)) as events:
             async for event in events:
                 if isinstance(event, PromptRead):
-                    self._emit(PromptProgress(index, event.done, event.total))
+                    self._emit_progress(index, event)
                 elif isinstance(event, TokensGenerated):
                     text = record.add(event)
                     if record.is_looping or record.is_unsure:
                         break
                     if is_streamed:
-                        self._emit_text(index, text)
+                        self._emit_text(index, shown.feed(text))
                 else:
                     record.done = event
         rest = record.finish()
         if is_streamed and not record.is_unsure:
-            self._emit_text(index, rest)
+            self._emit_text(index, shown.feed(rest) + shown.finish() + prepared.masked.trail)
         return self._judge(record)
 
-    def _request(self, prepared: Prepared, sampling: SamplingParams) -> GenerationRequest:
+    async def _request(self, prepared: Prepared, sampling: SamplingParams, *, draft: str) -> GenerationRequest:
         wanted = _ANSWER_TOKENS_PER_SOURCE_TOKEN * prepared.n_source_tokens + _ANSWER_TOKENS_LEAST
+        has_draft = bool(draft) and prepared.form.family is MaskFamily.KEEP
         return GenerationRequest(
             prompt=prepared.prompt,
             max_tokens=max(1, min(wanted, self._info.context_length - len(prepared.prompt))),
             sampling=sampling,
             stop_ids=self._stop_ids,
             priority=self._direction.priority,
+            draft=(await self._engine.tokenize([draft]))[0] if has_draft else (),
+            n_fixed=prepared.n_fixed,
             probabilities=self._coverage is not None,
         )
 
+    def _emit_progress(self, index: int, event: PromptRead) -> None:
+        if self._emit is not None:
+            self._emit(PromptProgress(index, event.done, event.total))
+
     def _emit_text(self, index: int, text: str) -> None:
-        if text:
+        if text and self._emit is not None:
             self._emit(TextDelta(index, text))
 
     # Judging
 
     def _judge(self, record: _Record) -> Answer:
-        source, target = record.prepared.source, outer_split(0, record.text).source
-        error, is_retryable = self._fault(record, target)
-        return Answer(source if error else target, record.usage, error, is_retryable)
-
-    def _fault(self, record: _Record, target: str) -> tuple[HymtError | None, bool]:
-        """Return what is wrong with an answer, and whether another attempt may mend it."""
-        source = record.prepared.source
-        if record.is_unsure:
-            return not_covered(source), False
-        if record.is_looping:
-            return _rejected("the answer repeats itself"), True
-        if record.done is None or record.done.reason is FinishReason.CANCELLED:
-            return DecodeError("the engine stopped in the middle of an answer", hint="try again"), False
-        if record.done.reason is FinishReason.LENGTH:
-            return _rejected(f"the answer was cut off after {record.usage.output_tokens} tokens"), False
-        if record.n_invalid:
-            return _rejected("the answer is not valid UTF-8"), True
+        source = record.prepared.source.text
+        refused = self._refusal(record)
+        if refused is not None:
+            return replace(refused, target=source, usage=record.usage)
+        assert record.prepared.masked is not None
+        text = outer_split(0, record.text).source
+        if record.prepared.form.family is MaskFamily.TAGS:
+            text = without_envelope(text)
+        restored = restore(record.prepared.masked, text)
+        if isinstance(restored, MaskFault):
+            return _refused(source, record, Finding("placeholder", Severity.ERROR, restored.message))
         if self._spec.kind == "test":
-            return None, False
-        finding = check_output(source, target, target_lang=self._direction.target_lang)
-        return (_rejected(finding.message), True) if finding else (None, False)
+            return Answer(restored.text, record.usage)
+        finding = check_output(source, restored.text, target_lang=self._direction.target_lang)
+        return _refused(source, record, finding) if finding else Answer(restored.text, record.usage)
+
+    def _refusal(self, record: _Record) -> Answer | None:
+        """Return what is wrong with the generation itself, whatever its text says."""
+        nothing = TokenUsage()
+        if record.is_unsure:
+            return Answer("", nothing, not_covered(record.prepared.source.text))
+        if record.is_looping:
+            return Answer("", nothing, _rejected("the answer repeats itself"), is_retryable=True, fault="loop")
+        if record.done is None or record.done.reason is FinishReason.CANCELLED:
+            return Answer("", nothing, DecodeError("the engine stopped in the middle of an answer", hint="try again"))
+        if record.done.reason is FinishReason.LENGTH:
+            message = f"the answer was cut off after {record.usage.output_tokens} tokens"
+            return Answer("", nothing, _rejected(message), fault="truncated")
+        if record.n_invalid:
+            error = _rejected("the answer is not valid UTF-8")
+            return Answer("", nothing, error, is_retryable=True, fault="encoding")
+        return None
+
+
+def mask_families(spec: ModelSpec, source: SourceText) -> tuple[MaskFamily, ...]:
+    """Return how a text may be masked for a model, the first choice first and SPLIT last.
+
+    A demo model knows whole phrases and no masks. What is in the text for the reader (an address, a file name) is left
+    to the model first, because it needs it to understand the sentence; markup is not.
+    """
+    if spec.kind == "demo":
+        has_parts = bool(source.tokens) or len(split_sentences(source.text, "und")) > 1
+        return (MaskFamily.SPLIT,) if has_parts else (MaskFamily.KEEP,)
+    if not source.tokens:
+        return (MaskFamily.KEEP,)
+    if spec.kind == "test":
+        return (MaskFamily.XML, MaskFamily.SPLIT)
+    first = MaskFamily.TAGS if has_task(spec, Formatted.name) else MaskFamily.XML
+    has_pairs = any(token.kind is not TokenKind.ATOMIC for token in source.tokens)
+    order = (first, MaskFamily.KEEP) if has_pairs else (MaskFamily.KEEP, first)
+    return (*order, MaskFamily.SPLIT)
+
+
+def split_parts(spec: ModelSpec, source: SourceText, *, source_lang: str) -> list[SourceText]:
+    """Return a text cut at its tokens, and into sentences for a model that takes only those."""
+    texts: list[str] = []
+    for piece in split_at_tokens(source.text, source.tokens):
+        if piece.is_token:
+            texts.append(piece.text)
+            continue
+        for text in _apart_from_marks(piece.text) if source.tokens else [piece.text]:
+            sentences = split_sentences(text, source_lang) if spec.unit == "sentence" else ()
+            texts += [sentence.restored(sentence.source) for sentence in sentences] or [text]
+    ends = accumulate(map(len, texts))
+    return [replace(source.part(end - len(text), end), context=()) for text, end in zip(texts, ends, strict=True)]
+
+
+def asked_of_model(spec: ModelSpec, source: SourceText, *, source_lang: str) -> list[str]:
+    """Return what a model is asked to translate of a text in the first attempt, part by part."""
+    if MaskFamily.SPLIT is not mask_families(spec, source)[0]:
+        return [source.text]
+    parts = [_piece(0, part) for part in split_parts(spec, source, source_lang=source_lang)]
+    return [piece.source for piece in parts if piece.translatable]
+
+
+def _apart_from_marks(text: str) -> list[str]:
+    """Cut off the punctuation that joins a text to the tokens beside it; the words between it are a phrase."""
+    match = _MARKS_AROUND.fullmatch(text)
+    return [part for part in match.groups() if part] if match else [text]
+
+
+def _piece(index: int, part: SourceText) -> Segment:
+    piece = outer_split(index, part.text)
+    has_words = any(map(str.isalpha, part.words))
+    return piece if has_words else replace(piece, translatable=False)
+
+
+def _is_token(part: SourceText) -> bool:
+    return len(part.tokens) == 1 and len(part.tokens[0].span.of(part.text)) == len(part.text)
+
+
+def _without_added_stop(piece: Segment, target: str) -> str:
+    """Drop the full stop that a model adds to a part of a sentence that has none."""
+    if piece.source[-1:].isalnum() and target[-1:] in _FULL_STOPS and target[-2:-1].isalnum():
+        return target[:-1]
+    return target
+
+
+def without_envelope(text: str) -> str:
+    """Return the answer inside the `<target>` tags that the format template asks for."""
+    match = _ENVELOPE.fullmatch(text)
+    return match[1].strip() if match else text
+
+
+def _refused(source: str, record: _Record, finding: Finding) -> Answer:
+    return Answer(
+        source,
+        record.usage,
+        _rejected(finding.message),
+        findings=(finding,),
+        is_retryable=True,
+        fault=finding.code,
+    )
+
+
+def _retried(refused: Sequence[Answer]) -> list[Finding]:
+    """Return why each earlier attempt was refused."""
+    return [
+        Finding("retried", Severity.INFO, f"an answer was refused: {answer.error.message}")
+        for answer in refused
+        if answer.error
+    ]
+
+
+def _common_beginning(prompts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    first, last = min(prompts), max(prompts)
+    n_common = next(
+        (n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last))
+    )
+    return first[:n_common]
+
+
+def _uncut(counted: Sequence[tuple[str, int]], tokens: Sequence[ProtectedSpan]) -> list[tuple[str, int]]:
+    """Join parts that were cut inside a token."""
+    whole: list[tuple[str, int]] = []
+    position = 0
+    for text, count in counted:
+        if whole and any(token.span.start < position < token.span.end for token in tokens):
+            whole[-1] = (whole[-1][0] + text, whole[-1][1] + count)
+        else:
+            whole.append((text, count))
+        position += len(text)
+    return whole
 
 
 @dataclass(slots=True)

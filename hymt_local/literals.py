@@ -1,15 +1,16 @@
 """Literals: the parts of a text that are not language and must come through unchanged.
 
-One grammar for all: what has nothing else in it needs no model (`segmenter`), and what was in a source must be in its
-target (`checks`).
+One inventory for all: what has nothing else in it needs no model (`segmenter`), what is in a source is protected on its
+way through the model (`protect`) and must be in its target (`checks`).
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 
-from hymt_local.segment import Span
+from hymt_local.segment import Span, TokenGroup
 
 # Ordered: at one position the first match wins. Every repetition is bounded or cannot overlap its neighbour, so that a
 # search takes linear time. ASCII matching: letters of other scripts beside a literal do not become part of it.
@@ -34,8 +35,36 @@ _PATTERNS = {
     r"|[A-Za-z]:\\[\w.@%+~\\-]+)",
     "uuid": r"\b[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\b",
     "hash": r"\b(?=[A-Fa-f]{0,63}\d)[0-9A-Fa-f]{16,128}\b",
+    "version": r"\bv\d{1,4}(?:\.\d{1,6}){1,3}(?:-[0-9A-Za-z]{1,20}(?:\.\d{1,6})?)?\b",
+    "mask": r"⟦\d{1,4}⟧|\[\[\d{1,4}\]\]|\bZXQ\d{1,4}QXZ\b",  # other programs' masks
+    "isolate": r"[\u2066-\u2069]",
+    # What only the format of a document can tell.
+    "c_format": r"%(?:\d{1,2}\$)?[-+#0 ']{0,5}(?:\*|\d{1,3})?(?:\.(?:\*|\d{1,3})?)?(?:hh|h|ll|l|q|j|z|t|L)?"
+    r"[diouxXeEfFgGaAcCsSpnm%@]|%<PRI[A-Za-z0-9]{1,10}>",
+    "escape": r"\\[nrt\"\\]",
+    "python_format": r"%(?:\([^()\s]{1,60}\))?[-+#0 ]{0,5}(?:\*|\d{1,3})?(?:\.(?:\*|\d{1,3}))?[hlL]?"
+    r"[diouxXeEfFgGcrsa%]",
+    "python_brace": r"\{\{|\}\}|\{[^{}\n]{0,100}(?:\{[^{}\n]{0,40}\}[^{}\n]{0,40})?\}",
+    "nesting": r"\$t\((?:[^()\n]|\([^()\n]{0,100}\)){1,200}\)",
+    "link": r"@(?:\.[a-z]{1,20})?:(?:\{'[^'\n]{1,100}'\}|\([\w.-]{1,100}\)|[A-Za-z_][\w-]{0,60}(?:\.[\w-]{1,60}){0,8})",
+    "icu": r"\{\s?[A-Za-z0-9_]\w{0,60}\s?(?:,\s?[^{},\n]{1,60}){0,2}\}",
+    "laravel": r"(?<![\w:]):[A-Za-z_]\w{0,60}\b",
 }
-_GRAMMAR = re.compile("|".join(f"(?P<{kind}>{pattern})" for kind, pattern in _PATTERNS.items()), re.ASCII)
+_PROSE = (
+    *("code", "url", "email", "control", "tag", "entity", "mustache", "shell", "brace", "printf", "dunder", "path"),
+    *("uuid", "hash", "version", "mask", "isolate"),
+)
+_ANY_MESSAGE = ("url", "email", "control", "tag", "entity", "isolate")
+_KINDS = {
+    TokenGroup.TEXT: _PROSE,
+    TokenGroup.C_FORMAT: (*_ANY_MESSAGE, "c_format", "escape"),
+    TokenGroup.PYTHON_FORMAT: (*_ANY_MESSAGE, "python_format"),
+    TokenGroup.PYTHON_BRACE: (*_ANY_MESSAGE, "python_brace"),
+    TokenGroup.JSON_CATALOGUE: (*_ANY_MESSAGE, "mustache", "nesting", "link", "shell", "icu", "brace", "printf"),
+    TokenGroup.LARAVEL: ("laravel",),
+    TokenGroup.NONE: (),
+}
+_TEXT_ONLY = frozenset({TokenGroup.TEXT})
 _ADDRESS_ENDINGS = ".,;:!?)]}»”’"
 
 
@@ -44,19 +73,40 @@ class Literal:
     """One literal and where it stands."""
 
     kind: str
-    """`code`, `url`, `email`, `control`, `tag`, `entity`, `path`, `uuid`, `hash`, or a family of placeholders."""
+    """`code`, `url`, `email`, `control`, `tag`, `entity`, `path`, `uuid`, `hash`, `version`, `isolate`, or a family of
+    placeholders."""
     text: str
     span: Span
 
 
-def find_literals(text: str) -> list[Literal]:
-    """Return the literals of `text` in order, without overlaps."""
-    return [_literal(match) for match in _GRAMMAR.finditer(text)]
+def find_literals(text: str, groups: frozenset[TokenGroup] = _TEXT_ONLY) -> list[Literal]:
+    """Return the literals of `text` in order, without overlaps; `groups` says which forms count."""
+    grammar = _grammar(groups)
+    return [_literal(match) for match in grammar.finditer(text)] if grammar else []
 
 
-def without_literals(text: str) -> str:
+def without_literals(text: str, groups: frozenset[TokenGroup] = _TEXT_ONLY) -> str:
     """Return `text` with a space in place of each literal."""
-    return _GRAMMAR.sub(" ", text)
+    grammar = _grammar(groups)
+    return grammar.sub(" ", text) if grammar else text
+
+
+@cache
+def _grammar(groups: frozenset[TokenGroup]) -> re.Pattern[str] | None:
+    """Return one pattern for several groups, or None when nothing counts."""
+    wanted = {kind for group in groups for kind in _KINDS[group]}
+    patterns = [f"(?P<{kind}>{pattern})" for kind, pattern in _PATTERNS.items() if kind in wanted]
+    return re.compile("|".join(_in_order(patterns, groups)), re.ASCII) if patterns else None
+
+
+def _in_order(patterns: list[str], groups: frozenset[TokenGroup]) -> list[str]:
+    """Put what a document's format knows before what prose only suggests."""
+    if groups <= _TEXT_ONLY:
+        return patterns
+    known = ("(?P<c_format>", "(?P<python_format>", "(?P<python_brace>", "(?P<nesting>", "(?P<icu>")
+    return sorted(
+        patterns, key=lambda pattern: (not pattern.startswith(("(?P<url>", "(?P<tag>")), not pattern.startswith(known))
+    )
 
 
 def _literal(match: re.Match[str]) -> Literal:

@@ -354,6 +354,21 @@ def build_prompt(
     return Prompt(tuple(text if part is _TEXT_GOES_HERE else part for part in _CHAT_FORMS[spec.chat]))
 
 
+def has_task(spec: ModelSpec, name: str, prompt_lang: PromptLanguage | None = None) -> bool:
+    """Tell whether a model's card has a prompt for a task, in one language or in any."""
+    languages = ("zh", "en") if prompt_lang is None else (prompt_lang,)
+    return any(f"{name}.{each}" in _TEMPLATES[spec.template_set] for each in languages)
+
+
+def prompt_language(spec: ModelSpec, task: Task, source_lang: str, target_lang: str) -> PromptLanguage:
+    """Return the language in which `build_prompt` writes the instructions unless told otherwise.
+
+    Raises:
+        UnsupportedModelError: the model card has no such prompt.
+    """
+    return _prompt_language(spec, task, _preferred_language(source_lang, target_lang), asked=None)
+
+
 def template_signature(
     spec: ModelSpec,
     *,

@@ -48,6 +48,8 @@ class TokenGroup(StrEnum):
     PYTHON_BRACE = "python-brace-format"
     JSON_CATALOGUE = "json-catalogue"
     """`{x}`, `{{x}}`, `${x}`, `%s`, `$t(...)`, `@:link`."""
+    LARAVEL = "laravel"
+    """`:name`; only where it is asked for, since prose has colons too."""
     NONE = "none"
     """Only the spans that are given."""
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hymt_local.events import SamplingParams
 
-POSTPROCESSING_VERSION = 1
+POSTPROCESSING_VERSION = 2
 """Raised whenever splitting, checking or restoring changes in a way that can change a translation."""
 
 _DIGEST_BYTES = 16
@@ -47,6 +47,16 @@ class Signature:
             f"{self.source_lang}>{self.target_lang} file={self.fingerprint[:12]} quantization={self.quantization} "
             f"template={self.template} sampling={_sampling_words(self.sampling)} post={self.postprocessing}"
         )
+
+
+def shaped_digest(digest: str, shape: object) -> str:
+    """Return the digest of a translation that something beside signature and source text has shaped.
+
+    Args:
+        digest: Of the signature.
+        shape: JSON-like: protected spans, token groups, context.
+    """
+    return hashlib.blake2b(json.dumps([digest, shape]).encode(), digest_size=_DIGEST_BYTES).hexdigest()
 
 
 def _sampling_words(sampling: SamplingParams) -> str:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "translate": ("hymt_local.cli.translate", "Translate text (what `hymt TEXT` does)."),
+    "file": ("hymt_local.cli.file", "Translate documents."),
     "detect": ("hymt_local.cli.detect", "Say which language a text is in."),
     "languages": ("hymt_local.cli.languages", "List the languages of a model."),
     "models": ("hymt_local.cli.models", "List, fit, fetch, verify and remove models; choose the default."),
@@ -32,6 +33,7 @@ COMMANDS = {
     "clients": ("hymt_local.cli.clients", "Give keys to other programs; let extensions in."),
     "config": ("hymt_local.cli.config", "Show and change settings."),
     "convert": ("hymt_convert.command", "Make a GGUF from a Hugging Face checkpoint."),
+    "mcp": ("hymt_local.cli.mcp", "Serve tools for agents on standard input and output."),
     "doctor": ("hymt_local.cli.doctor", "Check this machine and this installation."),
     "bench": ("hymt_local.cli.bench", "Measure speed on this machine."),
     "demo": ("hymt_local.cli.demo", "Show the embedded demo model at work."),

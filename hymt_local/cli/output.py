@@ -49,15 +49,24 @@ def _write_all(data: bytes) -> None:
 
 def write_json(value: Any) -> None:
     """Write one JSON document, indented, with a final newline."""
+    write_text(_encoded(value, indent=2) + "\n", raw=True)
+
+
+def write_json_line(value: Any) -> None:
+    """Write one JSON document on a line of its own, for a stream of them."""
+    write_text(_encoded(value, indent=None) + "\n", raw=True)
+
+
+def _encoded(value: Any, *, indent: int | None) -> str:
     import msgspec
 
     try:
-        encoded = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+        encoded = msgspec.json.encode(value)
+        return (msgspec.json.format(encoded, indent=indent) if indent else encoded).decode()
     except UnicodeEncodeError:  # undecodable bytes of an argument or a path: JSON can only spell them \udcXX
         import json
 
-        encoded = json.dumps(value, indent=2)
-    write_text(encoded + "\n", raw=True)
+        return json.dumps(value, indent=indent)
 
 
 def write_table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> None:

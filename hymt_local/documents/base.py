@@ -44,6 +44,8 @@ class MergeOptions:
     """Source and target side by side, where the format can (`Format.can_be_bilingual`)."""
     sets_metadata: bool = True
     """Language and direction attributes follow the target."""
+    marks_fuzzy: bool = True
+    """Translations are marked as in need of review, where the format has such a mark (gettext's `fuzzy`)."""
 
 
 @dataclass(frozen=True, slots=True)

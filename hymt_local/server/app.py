@@ -12,7 +12,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute
 
 from hymt_local.errors import ErrorReport, HymtError
-from hymt_local.server import native
+from hymt_local.server import native, page
 from hymt_local.server.context import ServerContext
 from hymt_local.server.dialect import Dialect, dialect_of
 from hymt_local.server.dialects import DIALECTS
@@ -23,7 +23,7 @@ from hymt_local.server.request_log import RequestLog
 def build_app(context: ServerContext, *, log: RequestLog, dialects: Sequence[Dialect] = DIALECTS) -> Starlette:
     """Return the application; `log` stays the caller's to close."""
     known = (*dialects, native)
-    routes: list[BaseRoute] = [route for dialect in known for route in dialect.routes(context)]
+    routes: list[BaseRoute] = [*page.routes(), *(route for dialect in known for route in dialect.routes(context))]
 
     async def shape(http: Request, error: Exception) -> Response:
         """Answer what no route takes."""

@@ -111,12 +111,24 @@ class ServerContext:
             HymtError: the first failure; the others are cancelled.
             ClientDisconnect: the client has gone.
         """
+        return [await flight.finished() for flight in await self.fly_all(http, requests, grace_s=grace_s)]
+
+    async def fly_all(
+        self, http: Request, requests: Sequence[TranslationRequest], *, grace_s: float = RETRY_GRACE_S
+    ) -> list[Flight]:
+        """Like `translate_all`, for those who need more than the end: every flight has finished.
+
+        Raises:
+            HymtError: the first failure; the others are cancelled.
+            ClientDisconnect: the client has gone.
+        """
         self.check_size(http, requests)
         slots = asyncio.Semaphore(TEXTS_AT_ONCE)
 
-        async def one(request: TranslationRequest) -> Finished:
+        async def one(request: TranslationRequest) -> Flight:
             async with slots, self.flights.board(request, grace_s=grace_s) as flight:
-                return await flight.finished()
+                await flight.finished()
+                return flight
 
         with self.line.place(client_of(http)):
             return await while_connected(http, _gather([one(request) for request in requests]))

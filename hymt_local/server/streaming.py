@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from hymt_local.event_stream import MEDIA_TYPE, PING, encode_event
+from hymt_local.events import Event
 from hymt_local.server.flights import Flight
 
 HEADERS = {"X-Accel-Buffering": "no", "Cache-Control": "no-store"}
@@ -33,6 +34,10 @@ class EventStream(Response):
         self._start = start
         self._ping_s = ping_s
 
+    def encode(self, index: int, event: Event) -> bytes:
+        """Return one event as the reader wants it; nothing for one that it has no use for."""
+        return encode_event(index, event)
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the end."""
         async with self._boarded:
@@ -52,14 +57,16 @@ class EventStream(Response):
         index = self._start
         while True:
             events = self._flight.events[index : index + MAX_EVENTS_AT_ONCE]
-            body = b"".join(encode_event(index + offset, event) for offset, event in enumerate(events))
+            body = b"".join(self.encode(index + offset, event) for offset, event in enumerate(events))
             index += len(events)
             if body:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
-            elif self._flight.last is not None:
+            if events:
+                continue
+            if self._flight.last is not None:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
                 return
-            elif not await self._flight.grows(index, timeout_s=self._ping_s):
+            if not await self._flight.grows(index, timeout_s=self._ping_s):
                 await send({"type": "http.response.body", "body": PING, "more_body": True})
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 HEAVY = {
-    "asyncio", "gguf", "huggingface_hub", "langcodes", "llama_cpp", "logging.config", "msgspec", "numpy",
-    "platformdirs", "psutil", "py3langid", "rich", "sentencepiece", "sentencex", "sqlite3", "textual", "tokenizers",
-    "tomlkit", "torch", "transformers", "unittest",
+    "asyncio", "gguf", "huggingface_hub", "langcodes", "llama_cpp", "logging.config", "mcp", "msgspec",
+    "numpy", "platformdirs", "psutil", "py3langid", "pydantic", "rich", "sentencepiece", "sentencex", "sqlite3",
+    "textual", "tokenizers", "tomlkit", "torch", "transformers", "unittest",
 }  # fmt: skip
 PROGRAM = """
 import json, sys
@@ -49,6 +49,7 @@ def loaded_by(process_environ: Mapping[str, str], *arguments: str) -> set[str]:
         (["-m", "echo", "hi", "-t", "fr", "-f", "en"], {"msgspec", "asyncio", "sqlite3"}),
         (["-m", "echo", "Where is the station?", "-t", "fr"], {"msgspec", "asyncio", "sqlite3"}),
         (["detect", "你好"], {"msgspec"}),
+        (["mcp", "--help"], {"msgspec"}),
     ],
     ids=" ".join,
 )

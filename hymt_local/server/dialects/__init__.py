@@ -3,6 +3,16 @@
 from __future__ import annotations
 
 from hymt_local.server.dialect import Dialect
+from hymt_local.server.dialects import deepl, deeplx, immersive, kiss, libretranslate, mtranserver, openai, shared_paths
 
-DIALECTS: tuple[Dialect, ...] = ()
+DIALECTS: tuple[Dialect, ...] = (
+    shared_paths,
+    libretranslate,
+    deepl,
+    deeplx,
+    openai,
+    immersive,
+    kiss,
+    mtranserver,
+)
 """Every dialect but the native one. Where two claim a route, the first has it."""

@@ -1,0 +1,253 @@
+"""The work on one document, without any waiting: which units are asked next, and what becomes of their answers.
+
+Runs in one thread; the drivers in `run` feed it with the events of translation jobs.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
+
+from hymt_local.document_jobs.events import DocumentOptions, DocumentReport, FailedUnit, UnitSettled
+from hymt_local.documents.base import Document, Languages, Merged, MergeOptions, Unit
+from hymt_local.errors import CancelledError, ErrorReport, SegmentRejectedError
+from hymt_local.events import (
+    Cancelled,
+    Event,
+    Failed,
+    Finished,
+    Origin,
+    SegmentDone,
+    Started,
+    TokenUsage,
+    TranslationRequest,
+)
+from hymt_local.jobs import error_of
+from hymt_local.segment import Severity, UnitText
+
+BATCH_UNITS = 256
+BATCH_CHARACTERS = 100_000
+"""A batch ends before whichever comes first: what is under way when a process dies is done again."""
+UNDETERMINED = "und"
+
+_WORD = re.compile(
+    r"[\u2e80-\u303e\u3041-\u33ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+    r"|[^\W\u2e80-\u33ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What earlier runs of the same job have left."""
+
+    targets: Mapping[str, str] = field(default_factory=dict)
+    failed: Set[str] = frozenset()
+    vetoed: Set[str] = frozenset()
+    """Of the failed: those whose answer the format refused, so that the cache must not give it again."""
+    source_lang: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """Units that are translated by one request; equal ones are asked once."""
+
+    request: TranslationRequest
+    groups: tuple[tuple[Unit, ...], ...]
+    """One per unit of the request, in its order."""
+
+
+class DocumentWork:
+    """Hands out batches and collects their results.
+
+    Args:
+        document: The document as it was read.
+        options: How it is translated.
+        known: What need not be asked again.
+    """
+
+    def __init__(self, document: Document, options: DocumentOptions, *, known: Known | None = None) -> None:
+        self._document = document
+        self._options = options
+        self._known = known or Known()
+        self.units: Sequence[Unit] = tuple(document.units)
+        self._targets = {unit.id: self._known.targets[unit.id] for unit in self.units if unit.id in self._known.targets}
+        self.n_known = len(self._targets)
+        self.characters = sum(len(unit.source.text) for unit in self.units)
+        self.done_characters = sum(len(unit.source.text) for unit in self.units if unit.id in self._targets)
+        self._waiting = deque(self._groups())
+        self._source_lang = options.languages.source_lang or self._known.source_lang
+        self._is_detecting = False
+        self._settled: dict[str, UnitSettled] = {}
+        self._model = ""
+        self._usage = TokenUsage()
+
+    @property
+    def n_done(self) -> int:
+        """Units that are settled, failed ones included."""
+        return self.n_known + len(self._settled)
+
+    @property
+    def source_lang(self) -> str | None:
+        """The source language; None until it is detected."""
+        return self._source_lang
+
+    def _groups(self) -> Iterator[tuple[bool, tuple[Unit, ...]]]:
+        """Collect the open units by what is asked, those that bypass the cache apart, in order of first appearance."""
+        groups: dict[tuple[bool, UnitText], list[Unit]] = {}
+        for unit in self.units:
+            if unit.id not in self._targets:
+                groups.setdefault((unit.id in self._known.vetoed, unit.source), []).append(unit)
+        for (is_vetoed, _), units in groups.items():
+            yield is_vetoed, tuple(units)
+
+    def next_batch(self) -> Batch | None:
+        """Return what is to be asked next; None when nothing is left, or while the source language is being detected.
+
+        All batches must be translated from one language: the first one decides it.
+        """
+        if not self._waiting or self._is_detecting:
+            return None
+        bypasses = self._waiting[0][0]
+        groups: list[tuple[Unit, ...]] = []
+        characters = 0
+        while self._waiting and len(groups) < BATCH_UNITS and self._waiting[0][0] == bypasses:
+            size = len(self._waiting[0][1][0].source.text)
+            if groups and characters + size > BATCH_CHARACTERS:
+                break
+            characters += size
+            groups.append(self._waiting.popleft()[1])
+        self._is_detecting = self._source_lang is None
+        return Batch(self._request(groups, use_cache=self._options.use_cache and not bypasses), tuple(groups))
+
+    def give_up_detecting(self) -> None:
+        """Go on although the language is not known; each batch then has its own."""
+        self._is_detecting = False
+
+    def _request(self, groups: Sequence[tuple[Unit, ...]], *, use_cache: bool) -> TranslationRequest:
+        options = self._options
+        return TranslationRequest(
+            text="",
+            target_lang=options.languages.target_lang,
+            source_lang=self._source_lang,
+            model=options.model,
+            priority=options.priority,
+            sampling=options.sampling,
+            use_cache=use_cache,
+            units=tuple(units[0].source for units in groups),
+        )
+
+    def take(self, batch: Batch, event: Event) -> Iterator[UnitSettled]:
+        """Take one event of a batch's job; yields the units that it settles.
+
+        Raises:
+            HymtError: the job has ended before it settled its units.
+        """
+        match event:
+            case Started():
+                self._model = event.model
+                if event.source_lang != UNDETERMINED:
+                    self._source_lang = self._source_lang or event.source_lang
+                self._is_detecting = False
+            case SegmentDone():
+                self._usage += event.usage
+                for unit in batch.groups[event.segment]:
+                    yield self._settle(unit, event)
+            case Finished() | Failed() | Cancelled():
+                self._check_settled(batch, event)
+
+    def _settle(self, unit: Unit, done: SegmentDone) -> UnitSettled:
+        error = done.error
+        fault = None if error else self._document.fault(unit, done.target)
+        if fault:
+            error = SegmentRejectedError(
+                f"the translation does not fit the document: {fault}", hint="translate this part by hand"
+            ).report()
+        settled = UnitSettled(
+            id=unit.id,
+            location=unit.location,
+            source=unit.source.text,
+            target=unit.source.text if error else done.target,
+            origin=Origin.SOURCE if error else done.origin,
+            error=error,
+            findings=done.findings,
+            is_vetoed=fault is not None,
+        )
+        if unit.id not in self._settled:
+            self.done_characters += len(unit.source.text)
+        self._settled[unit.id] = settled
+        if error is None:
+            self._targets[unit.id] = done.target
+        return settled
+
+    def _check_settled(self, batch: Batch, event: Event) -> None:
+        """A job whose units have all failed ends with Failed; that is the units' affair and not the document's."""
+        open_units = [units[0].id for units in batch.groups if units[0].id not in self._settled]
+        if isinstance(event, Cancelled):
+            raise CancelledError("interrupted")
+        if isinstance(event, Failed) and open_units:
+            raise error_of(event.error)
+        assert not open_units, f"a job finished without settling {len(open_units)} units"
+
+    def merge(self) -> Merged:
+        """Return the document with all targets that there are."""
+        unchanged = all(self._targets.get(unit.id, unit.source.text) == unit.source.text for unit in self.units)
+        options = MergeOptions(
+            languages=Languages(self._source_lang, self._options.languages.target_lang),
+            is_bilingual=self._options.is_bilingual,
+            sets_metadata=self._options.sets_metadata and not unchanged,
+        )
+        return self._document.merge(self._targets, options)
+
+    def report(self, merged: Merged, *, name: str, format_name: str) -> DocumentReport:
+        """Return what became of the units; times and notes are for the caller to add."""
+        settled = [self._after(unit, merged) for unit in self.units if unit.id in self._settled]
+        origins = Counter(each.origin for each in settled if each.error is None)
+        failed = [*(each for each in settled if each.error), *self._rejected(merged)]
+        findings = [finding for each in settled if each.error is None for finding in each.findings]
+        return DocumentReport(
+            name=name,
+            format=format_name,
+            model=self._model,
+            source_lang=self._source_lang,
+            target_lang=self._options.languages.target_lang,
+            n_units=len(self.units),
+            words=count_words(unit.source.text for unit in self.units),
+            characters=self.characters,
+            from_journal=self.n_known - sum(unit_id not in self._settled for unit_id in merged.rejected),
+            from_cache=origins[Origin.CACHE],
+            from_model=origins[Origin.MODEL],
+            passed_through=origins[Origin.SOURCE],
+            retried=sum(each.id in self._known.failed for each in settled if each.error is None),
+            failed=tuple(FailedUnit(each.id, each.location, each.source, each.error) for each in failed if each.error),
+            findings=dict(sorted(Counter(finding.code for finding in findings).items())),
+            n_warnings=sum(finding.severity is not Severity.INFO for finding in findings),
+            usage=self._usage,
+        )
+
+    def _after(self, unit: Unit, merged: Merged) -> UnitSettled:
+        """Return how a unit ended: the document may have been unable to hold its target."""
+        settled = self._settled[unit.id]
+        if unit.id not in merged.rejected:
+            return settled
+        return replace(settled, target=settled.source, error=_cannot_be_written(merged.rejected[unit.id]))
+
+    def _rejected(self, merged: Merged) -> Iterator[UnitSettled]:
+        """Yield the units of earlier runs whose targets the document could not hold."""
+        for unit in self.units:
+            if unit.id in merged.rejected and unit.id not in self._settled:
+                text = unit.source.text
+                error = _cannot_be_written(merged.rejected[unit.id])
+                yield UnitSettled(unit.id, unit.location, text, text, Origin.SOURCE, error)
+
+
+def count_words(texts: Iterable[str]) -> int:
+    """Return how many words texts have; a character of an unspaced script counts as one."""
+    return sum(len(_WORD.findall(text)) for text in texts)
+
+
+def _cannot_be_written(reason: str) -> ErrorReport:
+    return SegmentRejectedError(
+        f"the translation cannot be written: {reason}", hint="convert the document to UTF-8 first"
+    ).report()

@@ -1,0 +1,171 @@
+"""DeepL's interface, version 2, and of version 3 what an account without glossaries sees."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Route
+
+from hymt_local.errors import ErrorReport, LanguageError, UsageError
+from hymt_local.language import get_language
+from hymt_local.server.codes import Codes
+from hymt_local.server.context import ServerContext
+from hymt_local.server.dialect import Credentials
+from hymt_local.server.fields import fields_in, read_fields, text_of, texts_of
+from hymt_local.server.native import json_response
+from hymt_local.server.tagged_text import HTML_IGNORED, HTML_SPLITTING, MarkupRules
+from hymt_local.server.texts import Translated, Wish, translate_texts
+
+NAME = "deepl"
+PREFIX = "/deepl"
+PATHS = ("/v2/", "/v3/", f"{PREFIX}/")
+BODY_TOKEN_PATHS = ("/v2/translate", f"{PREFIX}/v2/translate")
+CHARACTER_LIMIT = 1_000_000_000_000
+"""Of an account; there is none here, and clients want a number."""
+
+CODES = Codes(
+    answered={"zh": "ZH", "zh-Hant": "ZH", **{tag: tag.upper() for tag in ("yue",)}},
+)
+_TARGETS = {
+    "en": (("EN-GB", "English (British)"), ("EN-US", "English (American)")),
+    "pt": (("PT-BR", "Portuguese (Brazilian)"), ("PT-PT", "Portuguese (European)")),
+    "zh": (("ZH-HANS", "Chinese (simplified)"),),
+    "zh-Hant": (("ZH-HANT", "Chinese (traditional)"),),
+}
+"""Tag -> codes and names of targets, where they are not the tag in upper case."""
+_STATUS = {401: 403, 422: 400, 499: 503, 500: 500, 502: 503, 507: 503}
+"""What its clients know: 403 is a bad key, and 503 is asked again."""
+
+
+def token_of(credentials: Credentials) -> str | None:
+    """Return the old parameter `auth_key`."""
+    found = fields_in(credentials).get("auth_key")
+    return found if isinstance(found, str) else None
+
+
+def error_response(report: ErrorReport, status: int) -> Response:
+    """Return `{"message", "detail"}`."""
+    detail = {"detail": report.hint} if report.hint else {}
+    return json_response({"message": report.message, **detail}, status=_STATUS.get(status, status))
+
+
+def routes(context: ServerContext) -> Sequence[BaseRoute]:
+    """Return everything twice: at the root, and under the prefix, for addresses that end in it."""
+
+    async def translate_here(http: Request) -> Response:
+        return await translate(context, http, await read_fields(http, context.limits))
+
+    async def languages(http: Request) -> Response:
+        fields = await read_fields(http, context.limits)
+        return json_response(await asyncio.to_thread(_languages, context, is_target=_asks_targets(fields)))
+
+    async def usage(_: Request) -> Response:
+        return json_response({"character_count": 0, "character_limit": CHARACTER_LIMIT})
+
+    async def no_pairs(_: Request) -> Response:
+        return json_response({"supported_languages": []})
+
+    async def no_glossaries(_: Request) -> Response:
+        return json_response({"glossaries": []})
+
+    async def full(_: Request) -> Response:
+        report = UsageError("Quota exceeded", hint="this server keeps no glossaries").report()
+        return error_response(report, 456)
+
+    endpoints = (
+        ("/v2/translate", translate_here, "POST"),
+        ("/v2/languages", languages, "GET"),
+        ("/v2/languages", languages, "POST"),
+        ("/v2/usage", usage, "GET"),
+        ("/v2/usage", usage, "POST"),
+        ("/v2/glossary-language-pairs", no_pairs, "GET"),
+        ("/v2/glossaries", no_glossaries, "GET"),
+        ("/v3/glossaries", no_glossaries, "GET"),
+        ("/v2/glossaries", full, "POST"),
+        ("/v3/glossaries", full, "POST"),
+    )
+    return [
+        Route(f"{prefix}{path}", endpoint, methods=[method])
+        for prefix in ("", PREFIX)
+        for path, endpoint, method in endpoints
+    ]
+
+
+async def translate(context: ServerContext, http: Request, fields: Mapping[str, Any]) -> Response:
+    """Answer `POST /v2/translate`."""
+    texts = texts_of(fields, "text")
+    if not texts:
+        raise UsageError("Parameter 'text' not specified.")
+    if fields.get("glossary_id") or fields.get("glossary_ids"):
+        return error_response(UsageError("Glossary not found", hint="this server keeps no glossaries").report(), 404)
+    wish = Wish(
+        target_lang=_tag(fields, "target_lang") or "",
+        source_lang=_tag(fields, "source_lang"),
+        markup=_markup(fields),
+    )
+    done = await translate_texts(context, http, texts, wish)
+    model_type = {"model_type_used": "quality_optimized"} if text_of(fields, "model_type") else {}
+    return json_response(
+        {"translations": [_answer(text, each, model_type) for text, each in zip(texts, done, strict=True)]}
+    )
+
+
+def _answer(text: str, done: Translated, model_type: Mapping[str, str]) -> dict[str, object]:
+    return {
+        "detected_source_language": CODES.code(done.source_lang).upper(),
+        "text": done.text,
+        "billed_characters": len(text),  # the official client fails without it
+        **model_type,
+    }
+
+
+def _tag(fields: Mapping[str, Any], name: str) -> str | None:
+    code = text_of(fields, name)
+    try:
+        return CODES.target_tag(code) if name == "target_lang" else CODES.source_tag(code)
+    except LanguageError as error:
+        problem = f"Value for '{name}' not supported." if code else f"Parameter '{name}' not specified."
+        raise LanguageError(problem, hint=error.hint) from error
+
+
+def _markup(fields: Mapping[str, Any]) -> MarkupRules | None:
+    handling = text_of(fields, "tag_handling")
+    if not handling:
+        return None
+    if handling not in {"xml", "html"}:
+        raise UsageError("Value for 'tag_handling' not supported.", hint="xml or html")
+    is_html = handling == "html"
+    splitting, ignored = _names(fields, "splitting_tags"), _names(fields, "ignore_tags")
+    return MarkupRules(
+        is_html=is_html,
+        splitting=splitting | (HTML_SPLITTING if is_html else frozenset()),
+        ignored=ignored | (HTML_IGNORED if is_html else frozenset()),
+        unsplitting=_names(fields, "non_splitting_tags"),
+        finds_structure=not is_html and str(fields.get("outline_detection", "1")).lower() not in {"0", "false"},
+    )
+
+
+def _names(fields: Mapping[str, Any], name: str) -> frozenset[str]:
+    """Return names of elements: a list in JSON, joined by commas in forms."""
+    values = texts_of(fields, name) or []
+    return frozenset(each.strip() for value in values for each in value.split(",") if each.strip())
+
+
+def _asks_targets(fields: Mapping[str, Any]) -> bool:
+    kind = text_of(fields, "type") or "source"
+    if kind not in {"source", "target"}:
+        raise UsageError("Value for 'type' not supported.", hint="source or target")
+    return kind == "target"
+
+
+def _languages(context: ServerContext, *, is_target: bool) -> list[dict[str, object]]:
+    tags = context.app.resolve_model(None).spec.languages
+    if is_target:
+        named = [pair for tag in tags for pair in _TARGETS.get(tag, ((tag.upper(), get_language(tag).english),))]
+        return [{"language": code, "name": name, "supports_formality": False} for code, name in named]
+    codes = dict.fromkeys(tag for tag in tags if tag != "zh-Hant")
+    return [{"language": CODES.code(tag).upper(), "name": get_language(tag).english} for tag in codes]
