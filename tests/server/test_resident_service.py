@@ -134,10 +134,9 @@ def test_errors_of_the_server_keep_their_class() -> None:
     with serving(service, limits=ServerLimits(waiting_requests=1)) as served:
         with pytest.raises(AccessError, match="not valid"):
             ResidentService(lambda: server_file(served, token="wrong")).submit(request("Hello")).result(WAIT_S)
-        leave = served.on_loop(lambda: served.context.line.enter(served.context.clients.identify(TOKEN)))  # type: ignore[arg-type]
+        served.fill_line()
         with pytest.raises(BusyError):
             ResidentService(lambda: server_file(served)).submit(request("Hello")).result(WAIT_S)
-        served.on_loop(leave)
         with pytest.raises(InputEncodingError):
             ResidentService(lambda: server_file(served)).submit(request("\udc80")).result(WAIT_S)
 
