@@ -6,7 +6,7 @@ import functools
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +18,9 @@ from hymt_local.paths import Paths
 
 if TYPE_CHECKING:
     from hymt_local.engine.base import Backend, BackendOpener
-    from hymt_local.engine.fit import FitPlan, FitWish, MachineFacts
+    from hymt_local.engine.fit import FitPlan, FitWish, GpuFacts, MachineFacts
+    from hymt_local.engine.host import Orders
+    from hymt_local.engine.options import LlamaOptions
     from hymt_local.events import Origin, TranslationRequest
     from hymt_local.jobs import LocalService
     from hymt_local.translation_job import Service
@@ -134,6 +136,8 @@ class Application:
             context_length=settings.context_length,
             gpu_layers=None if settings.gpu_layers == "auto" else settings.gpu_layers,
             threads=settings.threads,
+            kv_types=(settings.kv_type,),
+            slots=1 if settings.deterministic else settings.slots,
         )
 
     def probe_machine(self) -> MachineFacts:
@@ -158,23 +162,47 @@ class Application:
         return plan(facts, machine, wish=self.fit_wish())
 
     def _opener(self, model: InstalledModel) -> BackendOpener:
+        """Return what loads a model. It plans at the time of loading: a phrase from the cache needs no plan."""
         from hymt_local.engine.echo import open_echo, open_pseudo
 
         if model.path is None:
             return open_pseudo() if model.spec.id == "pseudo" else open_echo()
-        return functools.partial(self._open_fitted, model)
+        if self._runs_inline(model, model.path):
+            return functools.partial(self._open_inline, model, model.path)
+        from hymt_local.engine.host import open_hosted
 
-    def _open_fitted(self, model: InstalledModel, on_progress: Callable[[float], bool]) -> Backend:
-        """Plan and load, at the time of loading and not before: a phrase from the cache needs neither.
+        return open_hosted(functools.partial(self._ordered, model, model.path), name=model.ref)
+
+    def _runs_inline(self, model: InstalledModel, path: Path) -> bool:
+        """Tell whether a model runs in this process: a tiny one has answered before another has started."""
+        from hymt_local.engine.options import TINY_MODEL_BYTES
+
+        if self.settings.engine_process != "auto":
+            return self.settings.engine_process == "inline"
+        return model.spec.kind != "translation" or path.stat().st_size < TINY_MODEL_BYTES
+
+    def _open_inline(self, model: InstalledModel, path: Path, on_progress: Callable[[float], bool]) -> Backend:
+        from hymt_local.loading import open_stepping_down
+
+        options = self._fitted_options(model, self.probe_machine())
+        return open_stepping_down(path, options, on_progress=on_progress)
+
+    def _ordered(self, model: InstalledModel, path: Path, ask_gpus: Callable[[], tuple[GpuFacts, ...]]) -> Orders:
+        from hymt_local.engine.machine import probe_machine
+        from hymt_local.loading import LlamaOrders
+
+        gpus = ask_gpus() if self.settings.gpu_layers != 0 else ()
+        machine = replace(probe_machine(self.paths.models_dir, with_gpus=False), gpus=gpus)
+        return LlamaOrders(path, self._fitted_options(model, machine))
+
+    def _fitted_options(self, model: InstalledModel, machine: MachineFacts) -> LlamaOptions:
+        """Return how to load a model on a machine.
 
         Raises:
             ModelTooLargeError: it does not fit, and the settings do not say to try all the same.
         """
-        from hymt_local.engine.llama import LlamaOptions
-        from hymt_local.loading import open_with_fewer_layers
+        from hymt_local.engine.options import LlamaOptions
 
-        assert model.path is not None
-        machine = self.probe_machine()
         fit = self.plan_installed(model, machine)
         layers = fit.gpu_layers
         if not self.settings.memory_check:
@@ -183,10 +211,16 @@ class Application:
             raise self.too_large_error(fit, model.spec, machine=machine)
         for warning in fit.warnings:
             _logger.warning("%s: %s", model.ref, warning)
-        options = LlamaOptions(
-            context_length=fit.context_length, threads=fit.threads, gpu_layers=layers, name=model.ref
+        return LlamaOptions(
+            context_length=fit.context_length,
+            threads=fit.threads,
+            gpu_layers=layers,
+            kv_type=fit.kv_type,
+            slots=fit.n_slots,
+            deterministic=self.settings.deterministic,
+            prefix_dir=self.paths.cache_dir / "prefix",
+            name=model.ref,
         )
-        return open_with_fewer_layers(model.path, options, on_progress=on_progress)
 
     def too_large_error(self, fit: FitPlan, spec: ModelSpec, *, machine: MachineFacts) -> ModelTooLargeError:
         """Return the refusal of a model that does not fit; the hint names the nearest thing that does."""

@@ -43,6 +43,21 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         Annotated[int, msgspec.Meta(ge=0, le=1000)] | Literal["auto"],
         msgspec.Meta(description="layers on the GPU; auto: as many as fit, 0: CPU only"),
     ] = "auto"
+    kv_type: Annotated[
+        Literal["f16", "q8_0", "q4_0"],
+        msgspec.Meta(description="KV cache; q8_0 takes half the memory, q4_0 a quarter: slower and less exact"),
+    ] = "f16"
+    slots: Annotated[
+        Annotated[int, msgspec.Meta(ge=1, le=64)] | None,
+        msgspec.Meta(description="segments translated at once; unset: 16, or what fits into memory"),
+    ] = None
+    deterministic: Annotated[
+        bool, msgspec.Meta(description="one segment at a time: the same answer to the last bit, several times slower")
+    ] = False
+    engine_process: Annotated[
+        Literal["auto", "child", "inline"],
+        msgspec.Meta(description="where models run; child survives crashes, auto: child but for tiny models"),
+    ] = "auto"
     pair_models: Annotated[
         dict[str, str],
         msgspec.Meta(description="models of single language pairs; `hymt models use MODEL --for en-zh` sets them"),
@@ -80,6 +95,23 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     server_origins: Annotated[
         tuple[str, ...], msgspec.Meta(description="server: origins of pages that may use it, http://HOST:PORT")
     ] = ()
+    second_target: Annotated[
+        str | None, msgspec.Meta(description="terminal UI: target when the text is in the target language already")
+    ] = None
+    history: Annotated[
+        bool, msgspec.Meta(description="terminal UI: keep past translations, and the unsaved text for the next start")
+    ] = True
+    layout: Annotated[
+        Literal["auto", "side", "stack"],
+        msgspec.Meta(description="terminal UI: panes beside or above each other; auto decides by width and script"),
+    ] = "auto"
+    rtl: Annotated[
+        Literal["auto", "terminal", "visual", "off"],
+        msgspec.Meta(description="terminal UI: who puts right-to-left text in order, the terminal or this program"),
+    ] = "auto"
+    ui_language: Annotated[
+        Literal["auto", "en", "zh"], msgspec.Meta(description="terminal UI: its own language; auto follows the locale")
+    ] = "auto"
     theme: Annotated[str, msgspec.Meta(description="terminal UI: name of a Textual theme")] = "textual-dark"
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],

@@ -7,8 +7,8 @@ use. The core raises; only the edges (CLI, TUI, server) render.
     ├── UsageError              2  LanguageError · EmptyInputError · InputEncodingError · ConfigError
     ├── ModelError              3  ModelNotFoundError · ModelFileError · UnsupportedModelError · NotCoveredError
     │                              · DownloadError · ModelTooLargeError · LicenceError
-    ├── EngineError             4  EngineUnavailableError · EngineLoadError · DecodeError · ContextOverflowError
-    │                              · SegmentRejectedError
+    ├── EngineError             4  EngineUnavailableError · EngineLoadError · EngineMemoryError · EngineStoppedError
+    │                              · DecodeError · ContextOverflowError · SegmentRejectedError
     ├── DocumentError           5
     ├── StoreError              6
     ├── ServerError             7  AccessError · ForbiddenError · MisdirectedError · RequestTooLargeError · BusyError
@@ -170,6 +170,18 @@ class EngineLoadError(EngineError):
     code = "engine_load"
 
 
+class EngineMemoryError(EngineLoadError):
+    """There was not enough memory for the model, or it was taken away: the system ended the engine's process."""
+
+    code = "engine_memory"
+
+
+class EngineStoppedError(EngineError):
+    """The engine's process crashed, was killed or did not answer any more; it is started again when it is needed."""
+
+    code = "engine_stopped"
+
+
 class DecodeError(EngineError):
     """A decode call failed in the middle of a generation."""
 
@@ -264,3 +276,17 @@ class CancelledError(HymtError):
     code = "cancelled"
     exit_status = 130
     http_status = 499
+
+
+def error_of(report: ErrorReport) -> HymtError:
+    """Return a report as the error it was made of, to be raised."""
+    kind = _error_kinds(HymtError).get(report.code, HymtError)
+    return kind(report.message, hint=report.hint)
+
+
+def _error_kinds(kind: type[HymtError]) -> dict[str, type[HymtError]]:
+    """Return every class of the error tree by its code."""
+    kinds = {kind.code: kind}
+    for narrower in kind.__subclasses__():
+        kinds |= _error_kinds(narrower)
+    return kinds

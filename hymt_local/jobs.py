@@ -247,6 +247,10 @@ class ForgivingCache:
         """Return what is stored, or None."""
         return self._attempt(lambda cache: cache.get(signature, source))
 
+    def edited(self, source: str, *, source_lang: str, target_lang: str) -> str | None:
+        """Return a person's target, or None."""
+        return self._attempt(lambda cache: cache.edited(source, source_lang=source_lang, target_lang=target_lang))
+
     def put(self, signature: str, source: str, *, target: str) -> None:
         """Remember one translation if possible."""
         self._attempt(lambda cache: cache.put(signature, source, target=target))

@@ -57,8 +57,18 @@ class Paths:
         return self.config_dir / "models.toml"
 
     @property
+    def keymap_file(self) -> Path:
+        """The user's own keys of the terminal UI, TOML."""
+        return self.config_dir / "keymap.toml"
+
+    @property
+    def unsaved_text(self) -> Path:
+        """What stood in the source pane when the terminal UI ended."""
+        return self.state_dir / "unsaved.txt"
+
+    @property
     def database(self) -> Path:
-        """The SQLite file: phrase cache, later memory, terms, history."""
+        """The SQLite file: phrase cache and history, later memory and terms."""
         return self.data_dir / "memory.sqlite3"
 
     @property

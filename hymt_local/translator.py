@@ -72,6 +72,9 @@ class PhraseStore(Protocol):
     def get(self, signature: str, source: str) -> CachedPhrase | None:
         """Return what is stored under a signature digest, or None."""
 
+    def edited(self, source: str, *, source_lang: str, target_lang: str) -> str | None:
+        """Return the target that a person has given to a source, or None."""
+
     def put(self, signature: str, source: str, *, target: str) -> None:
         """Remember one verified translation."""
 
@@ -296,6 +299,9 @@ class Translator:
     def _from_cache(self, plan: _Plan, segment: Segment, source: SourceText) -> SegmentDone | None:
         if self._cache is None or not plan.request.use_cache:
             return None
+        edited = self._cache.edited(segment.source, source_lang=plan.source_lang, target_lang=plan.target_lang)
+        if edited is not None:
+            return SegmentDone(segment.index, segment.source, edited, Origin.CACHE)
         phrase = self._cache.get(plan.digest_of(source), segment.source)
         if phrase is None:
             return None

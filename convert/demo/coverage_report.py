@@ -245,7 +245,8 @@ def sweep(outcomes: Sequence[Outcome]) -> list[dict[str, float]]:
 
 def measure(path: Path, ordinary: Path) -> dict[str, object]:
     """Return the whole report for one model file."""
-    from hymt_local.engine.llama import LlamaOptions, open_llama_backend  # loads llama.cpp
+    from hymt_local.engine.llama import open_llama_backend  # loads llama.cpp
+    from hymt_local.engine.options import LlamaOptions
 
     metadata = read_header(path).metadata
     record = metadata if f"{PREFIX}version" in metadata else coverage_metadata()

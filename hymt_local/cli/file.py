@@ -152,9 +152,7 @@ def _tasks(app: Application, paths: Sequence[str], *, wish: Wish, presentation: 
     target_lang = match_language(app.settings.target_lang)
     if wish.format_name:
         format_named(wish.format_name)
-    selection = select(
-        paths, target_lang=target_lang, is_recursive=wish.is_recursive, takes_all=wish.format_name is not None
-    )
+    selection = select(paths, is_recursive=wish.is_recursive, takes_all=wish.format_name is not None)
     if selection.n_unknown:
         presentation.note(f"{selection.n_unknown} file(s) of other types are left out")
     pairs = place_targets(selection.files, target_lang=target_lang, output=wish.output)

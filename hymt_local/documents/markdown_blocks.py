@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cache
 from typing import Literal
 
 from markdown_it import MarkdownIt
@@ -108,8 +109,9 @@ class Lines:
         return bisect_right(self.starts, offset) - 1
 
 
+@cache
 def markdown_parser() -> MarkdownIt:
-    """Return a parser of our dialect; its inline part is used apart from the block part."""
+    """Return the parser of our dialect; its inline part is used apart from the block part. It keeps no state."""
     markdown = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).enable(["table", "strikethrough"])
     interrupts: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
     markdown.block.ruler.before("fence", "math_block", _math_block, interrupts)
@@ -177,7 +179,7 @@ def blocks_of(tokens: Sequence[Token], lines: Lines, *, first_line: int) -> Iter
         elif token.type == "tr_close" and row:
             yield from _row_blocks(row, lines, first_line)
         elif token.type == "html_block" and token.map:
-            yield _html_block(lines, first_line + token.map[0], first_line + token.map[1])
+            yield from _html_block(lines, first_line + token.map[0], first_line + token.map[1])
         elif token.type == "inline" and token.map:
             parent = tokens[index - 1]
             if parent.tag in ("td", "th"):
@@ -193,9 +195,13 @@ def _text_block(token: Token, lines: Lines, first: int, parent: Token) -> Iterat
         yield from _paragraph_block(token, lines, first, parent)
 
 
-def _html_block(lines: Lines, first: int, last: int) -> Block:
-    span = Span(lines.starts[first], lines.ends[min(last, len(lines.starts)) - 1])
-    return Block(BlockKind.HTML, span.of(lines.text), span, first, line_end=lines.line_end(first), end=span.end)
+def _html_block(lines: Lines, first: int, last: int) -> Iterator[Block]:
+    """Yield raw HTML, unless the marks of a quote stand between its lines."""
+    prefix, _, _ = lines.line(first).partition("<")
+    last = min(last, len(lines.starts))
+    if last - first == 1 or ">" not in prefix:
+        span = Span(lines.starts[first] + len(prefix), lines.ends[last - 1])
+        yield Block(BlockKind.HTML, span.of(lines.text), span, first, end=span.end)
 
 
 def _row_blocks(cells: Sequence[Token], lines: Lines, first_line: int) -> Iterator[Block]:

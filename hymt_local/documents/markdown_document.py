@@ -11,6 +11,11 @@ from markdown_it.utils import EnvType
 
 from hymt_local.documents.base import Merged, MergeOptions, Unit
 from hymt_local.documents.front_matter import FrontValue, front_matter_end, front_values
+from hymt_local.documents.html_document import HtmlContext
+from hymt_local.documents.html_document import beside as html_beside
+from hymt_local.documents.html_document import unit_of as html_unit
+from hymt_local.documents.html_page import HtmlPage, HtmlPart
+from hymt_local.documents.inline_window import unwritable
 from hymt_local.documents.markdown_blocks import (
     BlockKind,
     Lines,
@@ -24,10 +29,23 @@ from hymt_local.documents.markdown_blocks import (
 from hymt_local.documents.markdown_target import Grammar, InlineUnit, beside, inline_unit, raw_content, written
 from hymt_local.documents.patching import Patch, apply_patches
 from hymt_local.documents.text_encoding import DecodedText, decode
-from hymt_local.segment import TokenGroup, UnitText
+from hymt_local.segment import Span, TokenGroup, UnitText
 
 CONTEXT_CHARACTERS = 300
 _NO_SAFE_FORM = "there is no way to write it that keeps the Markdown around it as it is"
+
+
+@dataclass(frozen=True, slots=True)
+class PagePart:
+    """A part of the raw HTML in a document."""
+
+    page: HtmlPage
+    offset: int
+    """Where the page stands in the document."""
+    part: HtmlPart
+
+
+MarkdownPart = InlineUnit | FrontValue | PagePart
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +58,18 @@ class MarkdownDocument:
     skeleton: Sequence[int]
     token_lines: Sequence[int]
     units: Sequence[Unit]
-    parts: Mapping[str, InlineUnit | FrontValue] = field(repr=False)
+    parts: Mapping[str, MarkdownPart] = field(repr=False)
 
     def fault(self, unit: Unit, target: str) -> str | None:
         """Say why a target cannot be written."""
         part = self.parts[unit.id]
-        if target == unit.source.text or isinstance(part, FrontValue):
+        if target == unit.source.text:
+            return None
+        if isinstance(part, PagePart):
+            return part.page.fault(part.part, target)
+        if problem := unwritable(target) or (None if target.strip() else "it is empty"):
+            return problem
+        if isinstance(part, FrontValue):
             return None
         return None if written(part, target, self.grammar) is not None else _NO_SAFE_FORM
 
@@ -53,36 +77,57 @@ class MarkdownDocument:
         """Return the document with these targets; what would change its structure is left out and named."""
         rejected: dict[str, str] = {}
         patches: dict[str, Patch] = {}
+        accepted: dict[str, str] = {}
         for unit in self.units:
             target = targets.get(unit.id)
             if target is None or target == unit.source.text:
                 continue
-            patch = self._patch(self.parts[unit.id], target, options)
-            problem = _NO_SAFE_FORM if patch is None else self.decoded.lacks(patch.text)
-            if patch is None or problem:
-                rejected[unit.id] = problem or _NO_SAFE_FORM
+            fault = self.fault(unit, target) or self.decoded.lacks(target)
+            part = self.parts[unit.id]
+            if fault:
+                rejected[unit.id] = fault
+            elif isinstance(part, PagePart):
+                accepted[unit.id] = target
             else:
-                patches[unit.id] = patch
+                patches[unit.id] = self._patch(part, target, options)
+        fixed = self._html_patches(accepted, options)
         if not options.is_bilingual:
-            self._reject_changes(patches, rejected)
-        text = apply_patches(self.lines.text, list(patches.values()))
+            self._reject_changes(patches, fixed, rejected)
+        text = apply_patches(self.lines.text, _in_order([*patches.values(), *fixed]))
         return Merged(self.decoded.encode(text), rejected)
 
-    def _patch(self, part: InlineUnit | FrontValue, target: str, options: MergeOptions) -> Patch | None:
+    def _patch(self, part: InlineUnit | FrontValue, target: str, options: MergeOptions) -> Patch:
         if isinstance(part, FrontValue):
             shown = f"{part.text} / {target}" if options.is_bilingual else target
             return Patch(part.span, part.written(shown))
-        body = written(part, target, self.grammar)
-        if body is None:
-            return None
+        body = written(part, target, self.grammar) or ""
         if options.is_bilingual:
             return beside(part, body)
         return Patch(part.block.span, raw_content(part.block, f"{part.head}{body}{part.tail}"))
 
-    def _reject_changes(self, patches: dict[str, Patch], rejected: dict[str, str]) -> None:
+    def _html_patches(self, accepted: Mapping[str, str], options: MergeOptions) -> list[Patch]:
+        """Return the patches of the raw HTML in the document: they cannot change the blocks around it."""
+        pages: dict[int, list[tuple[PagePart, str]]] = {}
+        for unit_id, target in accepted.items():
+            part = self.parts[unit_id]
+            if isinstance(part, PagePart):
+                pages.setdefault(part.offset, []).append((part, target))
+        patches: list[Patch] = []
+        for offset, chosen in pages.items():
+            page = chosen[0][0].page
+            inner = [(part.part, target) for part, target in chosen]
+            lang = options.languages.target_lang
+            if options.is_bilingual:
+                moved = [html_beside(page, part, target, lang) for part, target in inner]
+            else:
+                moved = [patch for _, patch in page.patches(inner)]
+            patches += [Patch(Span(offset + one.span.start, offset + one.span.end), one.text) for one in moved]
+        return patches
+
+    def _reject_changes(self, patches: dict[str, Patch], fixed: Sequence[Patch], rejected: dict[str, str]) -> None:
         """Leave out what parses alone but not in its place, such as text that continues a link definition."""
         n_suspects = 1
-        while patches and (offset := self._first_change(list(patches.values()))) is not None:
+        while patches and (offset := self._first_change([*patches.values(), *fixed])) is not None:
             near = [unit_id for unit_id, patch in patches.items() if patch.span.start <= offset] or list(patches)
             for unit_id in near[-n_suspects:]:
                 del patches[unit_id]
@@ -91,7 +136,7 @@ class MarkdownDocument:
 
     def _first_change(self, patches: Sequence[Patch]) -> int | None:
         """Return where in the source the blocks begin to differ with these patches; None if they do not."""
-        text = apply_patches(self.lines.text, patches)
+        text = apply_patches(self.lines.text, _in_order(patches))
         tokens, _ = _parsed(Lines.of(text), front_matter_end(text), self.grammar.markdown)
         skeleton = block_skeleton(tokens)
         if skeleton == self.skeleton:
@@ -116,7 +161,7 @@ def read_markdown(data: bytes) -> MarkdownDocument:
     tokens, env = _parsed(lines, start, markdown)
     check_nesting(tokens)
     grammar = Grammar(markdown, env)
-    parts: dict[str, InlineUnit | FrontValue] = {}
+    parts: dict[str, MarkdownPart] = {}
     units: list[Unit] = []
     context = _Context()
     for part in _parts(decoded.text, tokens, lines, grammar):
@@ -131,12 +176,19 @@ def _parsed(lines: Lines, start: int, markdown: MarkdownIt) -> tuple[list[Token]
     return parse_blocks(markdown, lines.normalized(lines.number(start) if start else 0), env), env
 
 
-def _parts(text: str, tokens: Sequence[Token], lines: Lines, grammar: Grammar) -> Iterator[InlineUnit | FrontValue]:
+def _parts(text: str, tokens: Sequence[Token], lines: Lines, grammar: Grammar) -> Iterator[MarkdownPart]:
     yield from front_values(text)
     start = front_matter_end(text)
     for block in blocks_of(tokens, lines, first_line=lines.number(start) if start else 0):
-        if block.kind is not BlockKind.HTML and (unit := inline_unit(block, grammar)) is not None:
+        if block.kind is BlockKind.HTML:
+            page = HtmlPage(block.content)
+            yield from (PagePart(page, block.span.start, part) for part in page.parts)
+        elif (unit := inline_unit(block, grammar)) is not None:
             yield unit
+
+
+def _in_order(patches: Sequence[Patch]) -> list[Patch]:
+    return sorted(patches, key=lambda patch: (patch.span.start, patch.span.end))
 
 
 class _Context:
@@ -155,9 +207,12 @@ class _Context:
         return context
 
 
-def _unit(part: InlineUnit | FrontValue, unit_id: str, lines: Lines, context: _Context) -> Unit:
+def _unit(part: MarkdownPart, unit_id: str, lines: Lines, context: _Context) -> Unit:
     if isinstance(part, FrontValue):
         location = f"line {lines.number(part.span.start) + 1}"
         return Unit(unit_id, UnitText(part.text), location, note=part.key)
+    if isinstance(part, PagePart):
+        line = lines.number(part.offset + part.part.span.start) + 1
+        return html_unit(part.part, unit_id, line, HtmlContext())
     text = UnitText(part.text, part.protected, frozenset({TokenGroup.TEXT}), context.of(part))
     return Unit(unit_id, text, f"line {part.block.line + 1}")

@@ -9,7 +9,6 @@ import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum, auto
 from typing import cast
 
 from markdown_it import MarkdownIt
@@ -18,6 +17,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token
 from markdown_it.utils import EnvType
 
+from hymt_local.documents.inline_window import Role
 from hymt_local.documents.untranslated import is_left_alone
 
 # Constructs of the dialects around CommonMark that come through as they are, by the character they begin with. Every
@@ -40,16 +40,6 @@ _OPAQUE = {
 }
 _TAG = re.compile(r"<(?P<close>/?)(?P<name>[A-Za-z][\w.-]*)[^>]*?(?P<alone>/?)>", re.DOTALL)
 _VOID = frozenset({"area", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"})
-
-
-class Role(Enum):
-    """What an event is in the text."""
-
-    LITERAL = auto()
-    SOFT_BREAK = auto()
-    ATOMIC = auto()
-    OPEN = auto()
-    CLOSE = auto()
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,19 +8,25 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from markdown_it import MarkdownIt
 from markdown_it.utils import EnvType
 
 from hymt_local.documents.emphasis import Piece, mend_emphasis
+from hymt_local.documents.inline_window import Role, find_marks, has_letters, is_clear, split_at_marks, text_window
 from hymt_local.documents.markdown_blocks import Block, BlockKind, is_module_line, parse_blocks
-from hymt_local.documents.markdown_inline import Event, Role, parse_inline
+from hymt_local.documents.markdown_inline import Event, parse_inline
 from hymt_local.documents.patching import Patch, apply_patches
 from hymt_local.segment import ProtectedSpan, Span, TokenKind
 
-_MARKUP = re.compile(r"[\\`*_\[\]<&~$|{#]|!(?=\[)|(?<![\w:]):(?=[\w+-]+:)|^[-+=#>!:]|(?<=\d)[.)](?=\s|$)")
+# What can become markup, and what in doubt could: a target is written with the first before the second is tried.
+_MARKUP = re.compile(
+    r"\\(?=[!-/:-@\[-`{-~]|$)|(?<!\w)_|_(?!\w)|\*(?!\s)|(?<!\s)\*|[`\[\]]|<(?=[A-Za-z/!?])|&(?=#?\w{1,32};)|~(?=~)|(?<=~)~"
+    r"|\$(?=\S)|\{(?=[\w{%#.:])|!(?=\[)|(?<![\w:]):(?=[\w+-]+:)|^[-+=#>!:|~]|(?<!\S)#(?=#*$)|(?<=^\d)[.)](?=\s|$)"
+)
+_DOUBTFUL = re.compile(r"[\\`*_\[\]<&~$|{#]|!(?=\[)|:|^[-+=>!]|(?<=\d)[.)](?=\s|$)")
 _LINE_START = re.compile(r"[-+=#>!:|~`*\d]|\[[ xX^!]")
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _LINE_BREAKS = re.compile(r"[ \t]*[\r\n\v\f\x85\u2028\u2029]\s*")
@@ -87,13 +93,13 @@ def inline_unit(block: Block, grammar: Grammar) -> InlineUnit | None:
     if not any(character.isalpha() for character in block.content) or is_module_line(block.content):
         return None
     events = grammar.events(block.content)
-    first, last = _window(events)
+    first, last = text_window(events)
     inner = events[first:last]
-    if not any(character.isalpha() for event in inner if event.role is Role.LITERAL for character in event.text):
+    if not has_letters(inner):
         return None
     text, protected = _joined(inner, keeps_escapes=False)
     strays: list[ProtectedSpan] = []
-    if not _is_clear(text, protected):  # literals that look like this block's markup stay as they are written
+    if not is_clear(text, protected):  # literals that look like this block's markup stay as they are written
         text, protected = _joined(inner, keeps_escapes=True)
         strays = _stray_marks(text, protected)
         protected = sorted([*protected, *strays], key=lambda mark: mark.span.start)
@@ -141,44 +147,6 @@ def raw_content(block: Block, content: str) -> str:
     return content.replace("\n", block.line_end + block.prefix)
 
 
-def _window(events: Sequence[Event]) -> tuple[int, int]:
-    """Return the range of events without markup at the edges that holds no text, and without what wraps all of it."""
-    first, last = 0, len(events)
-    while first < last:
-        first += _n_textless(events[first:last], Role.OPEN)
-        last -= _n_textless(events[first:last][::-1], Role.CLOSE)
-        if not _is_wrapped(events[first:last]):
-            break
-        first, last = first + 1, last - 1
-    return first, last
-
-
-def _n_textless(events: Sequence[Event], opening: Role) -> int:
-    """Return how many of the first events hold whole markup and no text; `opening` tells the direction of reading."""
-    depth = n_textless = 0
-    for index, event in enumerate(events):
-        if event.role is Role.LITERAL and event.text.strip():
-            break
-        if event.role in (Role.OPEN, Role.CLOSE):
-            depth += 1 if event.role is opening else -1
-        if depth < 0:
-            break
-        if depth == 0:
-            n_textless = index + 1
-    return n_textless
-
-
-def _is_wrapped(events: Sequence[Event]) -> bool:
-    if len(events) < 3 or events[0].role is not Role.OPEN:
-        return False
-    depth = 0
-    for index, event in enumerate(events):
-        depth += (event.role is Role.OPEN) - (event.role is Role.CLOSE)
-        if depth == 0:
-            return index == len(events) - 1
-    return False
-
-
 def _joined(events: Sequence[Event], *, keeps_escapes: bool) -> tuple[str, list[ProtectedSpan]]:
     text = ""
     parts: list[str] = []
@@ -213,29 +181,18 @@ def _joint(before: Event, after: Sequence[Event]) -> str:
     return "" if _WITHOUT_SPACES.fullmatch(left + right) else " "
 
 
-def _is_clear(text: str, protected: Sequence[ProtectedSpan]) -> bool:
-    """Tell whether the protected strings are found again where they stand, and nowhere else."""
-    pattern = _pattern_of({mark.span.of(text) for mark in protected})
-    found = [Span(*match.span()) for match in pattern.finditer(text)] if pattern else []
-    return found == [mark.span for mark in protected]
-
-
 def _stray_marks(text: str, protected: Sequence[ProtectedSpan]) -> list[ProtectedSpan]:
     """Return where literal text looks like one of the protected strings."""
-    pattern = _pattern_of({mark.span.of(text) for mark in protected})
-    if pattern is None:
-        return []
+    marks = frozenset(mark.span.of(text) for mark in protected)
     strays: list[ProtectedSpan] = []
     position = 0
     for mark in [*protected, ProtectedSpan(Span(len(text), len(text)))]:
-        strays += [ProtectedSpan(Span(*match.span())) for match in pattern.finditer(text, position, mark.span.start)]
+        strays += [
+            ProtectedSpan(Span(position + span.start, position + span.end))
+            for span in find_marks(text[position : mark.span.start], marks)
+        ]
         position = mark.span.end
     return strays
-
-
-def _pattern_of(marks: Iterable[str]) -> re.Pattern[str] | None:
-    ordered = sorted(marks, key=lambda mark: (-len(mark), mark))
-    return re.compile("|".join(map(re.escape, ordered))) if ordered else None
 
 
 def _raw(events: Sequence[Event]) -> str:
@@ -248,14 +205,10 @@ def _keys(events: Sequence[Event]) -> Counter[str]:
 
 def _pieces(unit: InlineUnit, target: str) -> list[Piece]:
     """Split a target into protected strings and literal text; line breaks in the text are spaces."""
-    pattern = _pattern_of(unit.marks())
-    pieces: list[Piece] = []
-    position = 0
-    for match in pattern.finditer(target) if pattern else ():
-        pieces += [Piece(_LINE_BREAKS.sub(" ", target[position : match.start()])), Piece(match.group(), is_markup=True)]
-        position = match.end()
-    pieces.append(Piece(_LINE_BREAKS.sub(" ", target[position:])))
-    return [piece for piece in pieces if piece.text]
+    return [
+        Piece(text, is_markup=True) if is_mark else Piece(_LINE_BREAKS.sub(" ", text))
+        for text, is_mark in split_at_marks(target, unit.marks())
+    ]
 
 
 def _marks_of(pieces: Sequence[Piece]) -> list[str]:
@@ -268,13 +221,14 @@ def _candidates(pieces: list[Piece]) -> Iterator[tuple[list[Piece], list[Piece]]
     yield pieces, pieces
     if mended != pieces:
         yield mended, mended
-    yield pieces, _escaped(pieces)
-    if mended != pieces:
-        yield mended, _escaped(mended)
+    for pattern in (_MARKUP, _DOUBTFUL):
+        yield pieces, _escaped(pieces, pattern)
+        if mended != pieces:
+            yield mended, _escaped(mended, pattern)
 
 
-def _escaped(pieces: Sequence[Piece]) -> list[Piece]:
-    return [piece if piece.is_markup else Piece(_MARKUP.sub(r"\\\g<0>", piece.text)) for piece in pieces]
+def _escaped(pieces: Sequence[Piece], pattern: re.Pattern[str]) -> list[Piece]:
+    return [piece if piece.is_markup else Piece(pattern.sub(r"\\\g<0>", piece.text)) for piece in pieces]
 
 
 def _wrapped(pieces: Sequence[Piece], unit: InlineUnit) -> str:

@@ -47,6 +47,8 @@ class ModelInfo:
     size_bytes: int = 0
     slots: int = 1
     """Generations of one priority that are decoded together."""
+    is_deterministic: bool = False
+    """Every answer depends on prompt and sampling alone, to the last bit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +65,9 @@ class GenerationRequest:
     """A guess at the output, verified before it is used; engines may ignore it."""
     n_fixed: int = 0
     """Tokens at the beginning of the prompt that other prompts will have too: their state is worth keeping."""
+    answered: tuple[int, ...] = ()
+    """The answer's first tokens, already given by an engine that ended meanwhile: they count for `max_tokens` and for
+    the penalty, and are not given again."""
     probabilities: bool = False
     """Ask for the probability of each chosen token (costs one softmax over the vocabulary per token)."""
 

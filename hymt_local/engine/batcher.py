@@ -122,6 +122,7 @@ class Batcher:
         if not has_slot(request.priority, n_open=len(self._live), slots=self._n_most):
             raise EngineError(f"all {self._n_most} slots are taken")
         chooser = self._make_chooser(request.sampling)
+        chooser.accept(request.answered)
         ticket = next(self._tickets)
         self._live[ticket] = Generation(
             request,
@@ -135,7 +136,8 @@ class Batcher:
 
     def _draft_of(self, request: GenerationRequest) -> Draft | None:
         can_verify = self._decoder.n_outputs > self._decoder.n_slots
-        return Draft(request.draft) if request.draft and can_verify and self.meter.admits() else None
+        is_wanted = request.draft and not request.answered  # a draft is followed from its first token only
+        return Draft(request.draft) if is_wanted and can_verify and self.meter.admits() else None
 
     def drop(self, ticket: int) -> GenerationDone:
         """End a generation."""

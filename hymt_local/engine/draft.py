@@ -9,10 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-SLICE = 15
-"""Guessed tokens per step; with the token before them they fill the 16 rows that kernels compute at a time."""
-LONG_SLICE = 31
-"""After a slice that was right throughout."""
+from hymt_local.engine.options import DRAFT_SLICE, LONG_DRAFT_SLICE
+
 ANCHOR = 2
 """Tokens that have to agree before the draft is followed again after a disagreement."""
 REACH = 48
@@ -36,7 +34,7 @@ class Draft:
         self._at: int | None = 0
         """Place in the draft of the answer's next token; None while they disagree."""
         self._expected = 0
-        self._size = SLICE
+        self._size = DRAFT_SLICE
 
     def guess(self, n_most: int) -> tuple[int, ...]:
         """Return the tokens that probably come next, at most `n_most`; none while answer and draft disagree."""
@@ -56,7 +54,7 @@ class Draft:
         self._expected += n_new
         if self._at is not None:
             self._at += n_right
-            self._size = LONG_SLICE if n_guessed and n_right == n_guessed else SLICE
+            self._size = LONG_DRAFT_SLICE if n_guessed and n_right == n_guessed else DRAFT_SLICE
             if n_new > n_right and self._tokens[self._at : self._at + 1] == list(answer[-1:]):
                 self._at += 1  # the token after a slice that was right throughout
             elif n_new > n_right:

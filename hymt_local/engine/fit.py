@@ -11,27 +11,25 @@ from dataclasses import dataclass
 from typing import Literal
 
 from hymt_local.engine.gguf_file import GgufHeader
+from hymt_local.engine.options import (
+    KV_BYTES,
+    MIB,
+    PROMPT_SLICE,
+    SLOTS,
+    TINY_MODEL_BYTES,
+    KvType,
+    default_threads,
+    n_cells,
+    n_outputs,
+)
 
 GIB = 1 << 30
-MIB = 1 << 20
 
-KvType = Literal["f16", "q8_0"]
 Verdict = Literal["good", "tight", "no"]
 
-KV_BYTES: dict[KvType, float] = {"f16": 2.0, "q8_0": 34 / 32}
-"""Bytes per number of the KV cache."""
 CONTEXT_STEP = 256
 SHORTEST_CONTEXT = 1024
 """Tokens; below it a paragraph and its translation no longer fit."""
-TINY_MODEL_BYTES = 64 * MIB
-"""Below it one thread is fastest."""
-MICRO_BATCH = 256
-SLOTS = (16, 4, 1)
-"""Generations decoded together, best first; where there are several, one more is kept for interactive work."""
-CELLS_PER_SLOT = 256
-"""Of the shared KV cache: a paragraph, its prompt and its translation."""
-DRAFT_ROWS = 32
-"""Rows of logits that the verification of a draft may need besides."""
 
 PROGRAM_BYTES = 56 * MIB
 """Python, our modules and the shared libraries, measured as resident memory."""
@@ -85,7 +83,7 @@ class ModelFacts:
 
     def compute_bytes(self, n_cells: int) -> int:
         """Return intermediate results and attention mask; exact to 5 % for the three published geometries."""
-        return min(MICRO_BATCH, n_cells) * (4 * self.row_floats + 2 * n_cells)
+        return min(PROMPT_SLICE, n_cells) * (4 * self.row_floats + 2 * n_cells)
 
     def logits_bytes(self, n_outputs: int) -> int:
         """Return the rows of logits, which are kept in main memory."""
@@ -144,6 +142,8 @@ class FitWish:
     threads: int | None = None
     kv_types: tuple[KvType, ...] = ("f16",)
     """In order of preference: q8_0 halves the cache and slows down the reading of long prompts."""
+    slots: int | None = None
+    """Generations decoded together."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,11 +238,6 @@ def _is_like(attempt: FitPlan, other: FitPlan) -> bool:
     return (attempt.context_length, attempt.kv_type) == (other.context_length, other.kv_type)
 
 
-def default_threads(weights_bytes: int, n_cores: int) -> int:
-    """Return how many threads to use: physical cores less one, so that a busy neighbour does not stop them all."""
-    return 1 if weights_bytes < TINY_MODEL_BYTES else max(1, n_cores - 1)
-
-
 _RANKS: dict[Verdict, int] = {"no": 0, "tight": 1, "good": 2}
 
 
@@ -264,14 +259,12 @@ class _Shape:
     @property
     def n_cells(self) -> int:
         """Of the KV cache, which all slots share."""
-        if self.n_slots == 1:
-            return self.context_length
-        return max(self.context_length, (self.n_slots + 1) * CELLS_PER_SLOT)
+        return n_cells(self.context_length, self.n_slots)
 
     @property
     def n_outputs(self) -> int:
         """Rows of logits."""
-        return DRAFT_ROWS + (self.n_slots + 1 if self.n_slots > 1 else 1)
+        return n_outputs(self.n_slots)
 
 
 def _shapes(model: ModelFacts, wish: FitWish) -> Iterator[_Shape]:
@@ -282,7 +275,7 @@ def _shapes(model: ModelFacts, wish: FitWish) -> Iterator[_Shape]:
     smallest = float("inf")
     while context_length >= shortest:
         for kv_type in wish.kv_types:
-            for n_slots in SLOTS:
+            for n_slots in SLOTS if wish.slots is None else (wish.slots,):
                 shape = _Shape(context_length, kv_type, n_slots)
                 if shape.n_cells * KV_BYTES[kv_type] < smallest:
                     smallest = shape.n_cells * KV_BYTES[kv_type]
@@ -312,7 +305,7 @@ def _attempt(model: ModelFacts, machine: MachineFacts, *, wish: FitWish, shape: 
         context_length=shape.context_length,
         kv_type=shape.kv_type,
         n_slots=shape.n_slots,
-        micro_batch=min(MICRO_BATCH, shape.n_cells),
+        micro_batch=min(PROMPT_SLICE, shape.n_cells),
         threads=threads,
         gpu_layers=share.n_layers,
         n_layers=model.n_layers + 1,
@@ -408,7 +401,7 @@ def _reasons(
         yield f"a context of {context_length} tokens instead of {wanted}: the KV cache of more does not fit"
     elif wish.context_length and wish.context_length > model.longest_context:
         yield f"a context of {context_length} tokens: the model knows no longer one"
-    if shape.n_slots < SLOTS[0]:
+    if wish.slots is None and shape.n_slots < SLOTS[0]:
         yield f"{shape.n_slots} at once instead of {SLOTS[0]}: the KV cache of more does not fit"
     if kv_type != wish.kv_types[0]:
         yield f"the KV cache in {kv_type}: in {wish.kv_types[0]} it does not fit"

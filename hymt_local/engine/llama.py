@@ -23,66 +23,35 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from hymt_local.engine.base import Backend, FinishReason, GenerationDone, GenerationRequest, ModelInfo, Outcome
 from hymt_local.engine.batcher import Batcher
 from hymt_local.engine.context import check_fits
-from hymt_local.engine.draft import LONG_SLICE
 from hymt_local.engine.fingerprint import file_fingerprint
 from hymt_local.engine.gguf_file import GgufHeader, check_supported, quantization_of, read_header
 from hymt_local.engine.llama_context import ContextShape, LlamaContext, native_function
 from hymt_local.engine.llama_vocabulary import Vocabulary
-from hymt_local.engine.prefix_store import DISK_BYTES, PrefixStats, PrefixStore
+from hymt_local.engine.machine import usable_cores
+from hymt_local.engine.options import PROMPT_SLICE, LlamaOptions, default_threads, n_cells, n_outputs, n_sequences
+from hymt_local.engine.prefix_store import PrefixStats, PrefixStore
 from hymt_local.engine.sampling import Chooser, Greedy, Sampled, check_sampling
-from hymt_local.errors import DecodeError, EngineError, EngineLoadError, EngineUnavailableError, ModelFileError
+from hymt_local.errors import (
+    DecodeError,
+    EngineError,
+    EngineLoadError,
+    EngineMemoryError,
+    EngineUnavailableError,
+    ModelFileError,
+)
 from hymt_local.events import SamplingParams, TokenUsage
 
-TINY_MODEL_BYTES = 64 << 20
-"""Below it one thread is fastest: several would mostly wait for each other."""
 SPIN_COUNT = "2000"
 """Of libgomp's barriers: with its default, decoding collapses as soon as other programs want the cores."""
 LOG_TAIL_LINES = 50
-PROMPT_SLICE = 256
-"""Most tokens per decode call; more are not computed faster, and progress is reported between two calls."""
-SLOTS = (16, 4, 1)
-"""Generations at once, by memory. Kernels compute 16 rows at a time; 8 cost as much as 16 without AVX-512."""
-CELLS_PER_SLOT = 256
-"""Of the shared KV cache: a paragraph, its prompt and its translation."""
-KV_SHARE = 0.25
-"""Of the free memory that several slots may add in cells beyond the context length."""
-KV_BYTES = 2
-"""Of an element of the cache (f16)."""
+NO_MEMORY_WORDS = ("failed to allocate", "unable to allocate", "out of memory")
+"""In llama.cpp's log, when memory was the reason of a failure."""
 
 _logger = logging.getLogger(__name__)
 _library_lock = threading.Lock()
-
-
-@dataclass(frozen=True, slots=True)
-class LlamaOptions:
-    """How to load a model."""
-
-    context_length: int = 4096
-    """Tokens of prompt and answer together; at most what the model was trained for."""
-    threads: int | None = None
-    """None: physical cores less one, or one for tiny models."""
-    micro_batch: int = PROMPT_SLICE
-    """Tokens computed at once; smaller ones bound the time to cancel on a GPU, which cannot be interrupted."""
-    gpu_layers: int = 0
-    """0 is the CPU alone, a negative number all layers."""
-    use_mmap: bool = True
-    slots: int | None = None
-    """Generations decoded together, beside one interactive one; None: as many as memory allows, at most 16. Their
-    answers may differ from those of a generation alone where two tokens are almost equally likely."""
-    deterministic: bool = False
-    """One generation at a time, each computed from its first token: the answer depends on prompt and sampling alone,
-    to the last bit. Nothing is reused, and drafts are ignored."""
-    prefix_dir: Path | None = None
-    """Where states of fixed prompt beginnings are kept; None keeps them in memory only."""
-    prefix_bytes: int = DISK_BYTES
-    """Most bytes in that folder; 0 keeps no states at all."""
-    name: str = ""
-    """For `ModelInfo.name`; the file's own name for itself when empty."""
 
 
 def open_llama_backend(
@@ -201,10 +170,9 @@ class LlamaBackend(Backend):
         try:
             self._model = _load_model(library, header, options=options, on_progress=on_progress)
             self._vocabulary = Vocabulary(library.api, self._model, header=header)
-            slots = choose_slots(header, options)
-            shape = _context_shape(header, options, slots=slots)
+            shape = _context_shape(header, options)
             self._context = LlamaContext(library.api, self._model, shape=shape, n_vocab=self._vocabulary.n_tokens)
-            self._info = self._describe(options, header=header, slots=slots)
+            self._info = self._describe(options, header=header)
             if options.prefix_bytes and not options.deterministic:
                 self._prefixes = _open_prefixes(library, header, options=options, info=self._info)
             self._batcher = self._make_batcher(self._context)
@@ -288,7 +256,8 @@ class LlamaBackend(Backend):
         check_sampling(request.sampling)
         if not request.prompt:
             raise DecodeError("an empty prompt")
-        if min(request.prompt) < 0 or max(request.prompt) >= self._info.vocab_size:
+        tokens = (*request.prompt, *request.answered)
+        if min(tokens) < 0 or max(tokens) >= self._info.vocab_size:
             raise DecodeError(f"the prompt has an id outside of 0 to {self._info.vocab_size - 1}")
 
     def _make_batcher(self, context: LlamaContext) -> Batcher:
@@ -308,7 +277,7 @@ class LlamaBackend(Backend):
         handle = self._context.handle if self._context else None
         return Sampled(self._library.api, handle, sampling=sampling, n_vocab=self._info.vocab_size)
 
-    def _describe(self, options: LlamaOptions, *, header: GgufHeader, slots: int) -> ModelInfo:
+    def _describe(self, options: LlamaOptions, *, header: GgufHeader) -> ModelInfo:
         api = self._library.api
         return ModelInfo(
             name=options.name or str(header.metadata.get("general.name", header.path.stem)),
@@ -321,7 +290,8 @@ class LlamaBackend(Backend):
             stop_ids=self._vocabulary.stop_ids,
             n_gpu_layers=_effective_gpu_layers(api, header, options),
             size_bytes=int(api.llama_model_size(self._model)),
-            slots=slots,
+            slots=options.n_slots,
+            is_deterministic=options.deterministic,
         )
 
 
@@ -361,9 +331,8 @@ def _open_prefixes(library: Library, header: GgufHeader, *, options: LlamaOption
         "llama_cpp": importlib.metadata.version("llama-cpp-python"),
         "state_version": int(getattr(api, "LLAMA_STATE_SEQ_VERSION", 0)),
         "architecture": header.architecture,
-        "kv_bytes_per_token": kv_bytes_per_token(header),
         "layers": str(header.of_architecture("block_count")),
-        "kv": ["f16", "f16"],
+        "kv": options.kv_type,
         "flash_attention": True,
         "unified": True,
         "gpu_layers": info.n_gpu_layers,
@@ -387,7 +356,7 @@ def _load_model(
 
     params = api.llama_model_default_params()
     params.n_gpu_layers = options.gpu_layers
-    params.load_mode = api.LLAMA_LOAD_MODE_MMAP if options.use_mmap else api.LLAMA_LOAD_MODE_NONE
+    params.load_mode = _load_mode(api, options)
     params.use_extra_bufts = not _is_x86()  # repacked weights there double memory and load time for 10 % more speed
     params.load_mtp = False
     params.progress_callback = callback = api.llama_progress_callback(report)
@@ -398,9 +367,23 @@ def _load_model(
     model = api.llama_model_load_from_file(os.fsencode(header.path), params)
     del callback
     if not model:
-        what = "loading was given up" if is_given_up else f"llama.cpp cannot load {header.path.name}: {library.why()}"
-        raise EngineLoadError(what, hint="" if is_given_up else "run `hymt models verify`")
+        raise _load_error(library, header, is_given_up=bool(is_given_up))
     return model
+
+
+def _load_error(library: Library, header: GgufHeader, *, is_given_up: bool) -> EngineLoadError:
+    if is_given_up:
+        return EngineLoadError("loading was given up")
+    what = f"llama.cpp cannot load {header.path.name}: {library.why()}"
+    if any(words in line.casefold() for line in library.log.tail for words in NO_MEMORY_WORDS):
+        return EngineMemoryError(what, hint="close other programs, or set a smaller context_length")
+    return EngineLoadError(what, hint="run `hymt models verify`")
+
+
+def _load_mode(api: Any, options: LlamaOptions) -> int:
+    if options.use_mmap:
+        return int(api.LLAMA_LOAD_MODE_MMAP_MLOCK if options.use_mlock else api.LLAMA_LOAD_MODE_MMAP)
+    return int(api.LLAMA_LOAD_MODE_MLOCK if options.use_mlock else api.LLAMA_LOAD_MODE_NONE)
 
 
 def _context_length(header: GgufHeader, options: LlamaOptions) -> int:
@@ -408,54 +391,20 @@ def _context_length(header: GgufHeader, options: LlamaOptions) -> int:
     return max(1, min(options.context_length, trained_length))
 
 
-def choose_slots(header: GgufHeader, options: LlamaOptions) -> int:
-    """Return how many generations to decode together: as asked for, or as many of `SLOTS` as memory allows."""
-    if options.deterministic:
-        return 1
-    if options.slots is not None:
-        return max(1, options.slots)
-    room_bytes = psutil.virtual_memory().available * KV_SHARE
-    n_given = _context_length(header, options)
-    for slots in SLOTS:
-        n_more = (slots + 1) * CELLS_PER_SLOT - n_given
-        if n_more * kv_bytes_per_token(header) <= room_bytes:
-            return slots
-    return 1
-
-
-def kv_bytes_per_token(header: GgufHeader) -> int:
-    """Return the bytes of one cell of the KV cache."""
-    n_heads = int(str(header.of_architecture("attention.head_count")))
-    n_kv_heads = int(str(header.of_architecture("attention.head_count_kv") or n_heads))
-    n_embedding = int(str(header.of_architecture("embedding_length")))
-    head_dim = int(str(header.of_architecture("attention.key_length") or n_embedding // n_heads))
-    return 2 * KV_BYTES * int(str(header.of_architecture("block_count"))) * n_kv_heads * head_dim
-
-
-def _context_shape(header: GgufHeader, options: LlamaOptions, *, slots: int) -> ContextShape:
-    length = _context_length(header, options)
-    n_sequences = slots + 1 if slots > 1 else 1
-    n_cells = length if slots == 1 else max(length, n_sequences * CELLS_PER_SLOT)
-    batch = min(PROMPT_SLICE, n_cells)
+def _context_shape(header: GgufHeader, options: LlamaOptions) -> ContextShape:
+    slots = options.n_slots
+    cells = n_cells(_context_length(header, options), slots)
+    batch = min(PROMPT_SLICE, cells)
     return ContextShape(
-        cells=n_cells,
-        sequences=n_sequences,
-        outputs=n_sequences if options.deterministic else n_sequences + LONG_SLICE,
+        cells=cells,
+        sequences=n_sequences(slots),
+        outputs=n_outputs(slots, deterministic=options.deterministic),
         batch=batch,
         micro_batch=max(1, min(options.micro_batch, batch)),
-        threads=options.threads or default_threads(header.size_bytes),
+        threads=options.threads or default_threads(header.size_bytes, usable_cores()),
         offload=options.gpu_layers != 0,
+        kv_type=options.kv_type,
     )
-
-
-def default_threads(model_bytes: int) -> int:
-    """Return the number of threads for a model of this size: physical cores less one, one for tiny models."""
-    if model_bytes < TINY_MODEL_BYTES:
-        return 1
-    n_cores = psutil.cpu_count(logical=False) or os.cpu_count() or 1
-    if hasattr(os, "sched_getaffinity"):
-        n_cores = min(n_cores, len(os.sched_getaffinity(0)))
-    return max(1, n_cores - 1)
 
 
 def _effective_gpu_layers(api: Any, header: GgufHeader, options: LlamaOptions) -> int:

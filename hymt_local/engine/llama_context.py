@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 
 from hymt_local.engine.cancel import CancelFlag
+from hymt_local.engine.options import KvType
 from hymt_local.engine.sampling import Logits
 from hymt_local.engine.slots import BatchDecoder, Run
-from hymt_local.errors import DecodeError, EngineLoadError
+from hymt_local.errors import DecodeError, EngineMemoryError
 
 CONTEXT_STEP = 256
 """llama.cpp rounds context lengths up to it."""
@@ -38,6 +39,7 @@ class ContextShape:
     threads: int
     offload: bool
     """Keep the KV cache and large products on the GPU."""
+    kv_type: KvType = "f16"
 
 
 class LlamaContext(BatchDecoder):
@@ -50,7 +52,7 @@ class LlamaContext(BatchDecoder):
         n_vocab: Length of a row of logits.
 
     Raises:
-        EngineLoadError: not enough memory.
+        EngineMemoryError: not enough memory.
     """
 
     def __init__(self, api: Any, model: Any, *, shape: ContextShape, n_vocab: int) -> None:
@@ -64,7 +66,7 @@ class LlamaContext(BatchDecoder):
         self._abort_callback = native_abort_callback(api)
         self.handle = api.llama_init_from_model(model, _context_params(api, shape))
         if not self.handle:
-            raise EngineLoadError(
+            raise EngineMemoryError(
                 f"llama.cpp could not create a context of {shape.cells} tokens",
                 hint="close other programs, or set a smaller context_length",
             )
@@ -146,6 +148,7 @@ class LlamaContext(BatchDecoder):
 
     def truncate(self, slot: int, n_kept: int) -> bool:
         """Drop all tokens but the first ones; return False when that failed and nothing is left."""
+        self._check_slots(slot)
         if self._api.llama_memory_seq_rm(self._memory, slot, n_kept, -1):
             self._held[slot] = min(self._held[slot], n_kept)
             return True
@@ -155,6 +158,7 @@ class LlamaContext(BatchDecoder):
 
     def copy(self, source: int, target: int, n_tokens: int) -> None:
         """Let an empty sequence share the first tokens of another."""
+        self._check_slots(source, target)
         if self._held[target] or n_tokens > self._held[source] or source == target:
             raise DecodeError(f"sequence {target} cannot take {n_tokens} tokens of sequence {source}")
         self._api.llama_memory_seq_cp(self._memory, source, target, 0, n_tokens)
@@ -166,6 +170,7 @@ class LlamaContext(BatchDecoder):
         Raises:
             DecodeError: it holds fewer, or llama.cpp failed.
         """
+        self._check_slots(slot)
         spare = self._shape.sequences
         if not 0 < n_tokens <= self._held[slot]:
             raise DecodeError(f"sequence {slot} does not hold {n_tokens} tokens")
@@ -198,7 +203,10 @@ class LlamaContext(BatchDecoder):
         n_rows = sum(len(run.tokens) for run in runs)
         if not 0 < n_rows <= self._shape.batch or sum(run.n_logits for run in runs) > self._shape.outputs:
             raise DecodeError(f"{n_rows} tokens do not fit a batch of {self._shape.batch}")
+        if len({run.slot for run in runs}) < len(runs):
+            raise DecodeError("two runs of one sequence in one call")
         for run in runs:
+            self._check_slots(run.slot)
             is_next = run.tokens and run.start == self._held[run.slot] and 0 <= run.n_logits <= len(run.tokens)
             if not is_next or run.start + len(run.tokens) > self._shape.cells:
                 raise DecodeError(
@@ -206,6 +214,12 @@ class LlamaContext(BatchDecoder):
                 )
             if min(run.tokens) < 0 or max(run.tokens) >= self._n_vocab:
                 raise DecodeError(f"a token is outside of 0 to {self._n_vocab - 1}")
+
+    def _check_slots(self, *slots: int) -> None:
+        """Refuse what is no sequence, also what Python would take for one counted from the end."""
+        for slot in slots:
+            if not 0 <= slot < self._shape.sequences:
+                raise DecodeError(f"there is no sequence {slot}, only 0 to {self._shape.sequences - 1}")
 
     def _fill(self, runs: Sequence[Run]) -> list[int]:
         """Write the runs into the batch; return the rows whose logits are wanted."""
@@ -268,6 +282,7 @@ def _context_params(api: Any, shape: ContextShape) -> Any:
     params.pooling_type = api.LLAMA_POOLING_TYPE_NONE
     params.attention_type = api.LLAMA_ATTENTION_TYPE_CAUSAL
     params.kv_unified = True
+    params.type_k = params.type_v = getattr(api, f"GGML_TYPE_{shape.kv_type.upper()}")  # quantized V needs the former
     params.offload_kqv = params.op_offload = shape.offload
     params.no_perf = True
     return params

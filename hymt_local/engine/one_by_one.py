@@ -45,10 +45,10 @@ class OneByOneBackend(Backend):
         """Start a generation."""
         if not self.can_open(request):
             raise EngineError(f"all {self._slots} slots are taken")
-        events = self.play(request)
+        events = _without(len(request.answered), self.play(request))
         ticket = next(self._tickets)
         self._open[ticket] = (request, iter(events))
-        self._n_output[ticket] = 0
+        self._n_output[ticket] = len(request.answered)
         return ticket
 
     def step(self) -> Sequence[Outcome]:
@@ -83,3 +83,16 @@ class OneByOneBackend(Backend):
     def _end(self, ticket: int, last: GenerationDone | Exception) -> GenerationDone | Exception:
         del self._open[ticket], self._n_output[ticket]
         return last
+
+
+def _without(n_answered: int, events: Iterator[GenerationEvent | None]) -> Iterator[GenerationEvent | None]:
+    """Yield the events but for the first tokens, each of which stands for one byte."""
+    for event in events:
+        if n_answered and isinstance(event, TokensGenerated):
+            n_dropped = min(n_answered, len(event.ids))
+            n_answered -= n_dropped
+            rest = TokensGenerated(event.ids[n_dropped:], event.data[n_dropped:], event.probabilities[n_dropped:])
+            if rest.ids:
+                yield rest
+        else:
+            yield event

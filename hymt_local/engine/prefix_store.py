@@ -24,13 +24,14 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hymt_local.engine.options import PREFIX_BYTES
+
 MAGIC = b"HYMTKV01"
 SUFFIX = ".kv"
 PART_SUFFIX = ".part"
 LEAST_TOKENS = 16
 """Shorter beginnings are read in the time that looking them up takes."""
 MEMORY_BYTES = 256 << 20
-DISK_BYTES = 2 << 30
 TRIALS = 3
 """Restores of about one length before their time is judged."""
 _DIGEST_BYTES = 32
@@ -83,7 +84,7 @@ class PrefixStore:
         *,
         fingerprint: str,
         memory_bytes: int = MEMORY_BYTES,
-        disk_bytes: int = DISK_BYTES,
+        disk_bytes: int = PREFIX_BYTES,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._folder = folder

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -33,6 +34,9 @@ class Chooser(Protocol):
         Raises:
             DecodeError: a logit is NaN.
         """
+
+    def accept(self, tokens: Sequence[int]) -> None:
+        """Take tokens as chosen that were chosen elsewhere."""
 
     def close(self) -> None:
         """Free what belongs to C; closing twice is fine."""
@@ -68,6 +72,10 @@ class Greedy:
         self._recent.append(token)
         return token
 
+    def accept(self, tokens: Sequence[int]) -> None:
+        """Let the penalty count tokens that were chosen elsewhere."""
+        self._recent.extend(tokens)
+
     def close(self) -> None:
         """Do nothing: there is nothing to free."""
 
@@ -91,6 +99,7 @@ class Sampled:
         self._chain = library.llama_sampler_chain_init(library.llama_sampler_chain_default_params())
         for sampler in self._samplers(sampling, n_vocab):
             if not sampler:  # a chain with a NULL in it crashes
+                self.close()
                 raise DecodeError("llama.cpp could not make a sampler")
             library.llama_sampler_chain_add(self._chain, sampler)
 
@@ -98,6 +107,11 @@ class Sampled:
         """Return the id of the next token."""
         checked_argmax(logits)
         return int(self._library.llama_sampler_sample(self._chain, self._context, row))
+
+    def accept(self, tokens: Sequence[int]) -> None:
+        """Let the penalty count tokens that were chosen elsewhere."""
+        for token in tokens[-PENALTY_WINDOW:]:
+            self._library.llama_sampler_accept(self._chain, token)
 
     def close(self) -> None:
         """Free the chain."""

@@ -7,6 +7,7 @@ goes back to the loop of whoever asked, so consumers on several loops may share 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import copy
 import functools
 import heapq
@@ -31,7 +32,7 @@ from hymt_local.engine.base import (
     ModelInfo,
 )
 from hymt_local.engine.cancel import CancelFlag
-from hymt_local.errors import DecodeError, EngineError, EngineLoadError, HymtError
+from hymt_local.errors import DecodeError, EngineError, EngineLoadError, EngineStoppedError, HymtError
 from hymt_local.events import Priority, TokenUsage
 
 STACK_BYTES = 64 << 20
@@ -66,8 +67,9 @@ class ThreadedEngine(Engine):
 
     async def load(self, on_progress: Callable[[float], None] | None = None) -> ModelInfo:
         """Load the model if need be; `on_progress` (0.0 to 1.0) is called on this loop."""
-        if self._worker.info is not None:
-            return self._worker.info
+        info = self._worker.info
+        if info is not None:
+            return info
         return await self._call(lambda backend: backend.info, on_progress)
 
     async def tokenize(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
@@ -75,12 +77,15 @@ class ThreadedEngine(Engine):
         ids: list[tuple[int, ...]] = []
         for start in range(0, len(texts), _TEXTS_PER_CALL):
             part = texts[start : start + _TEXTS_PER_CALL]
-            backend = self._worker.busy_tokenizer
-            if backend is None:
-                ids += await self._call(functools.partial(_tokenize, part))
-            else:
-                ids += await asyncio.to_thread(_tokenize_aside, part, backend)
+            ids += await self._tokenize_part(part)
         return ids
+
+    async def _tokenize_part(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
+        backend = self._worker.busy_tokenizer
+        if backend is not None:
+            with contextlib.suppress(EngineStoppedError):  # only the engine thread starts its process again
+                return await asyncio.to_thread(_tokenize_aside, texts, backend)
+        return await self._call(functools.partial(_tokenize, texts))
 
     async def generate(self, request: GenerationRequest) -> AsyncGenerator[GenerationEvent, None]:
         """Yield the events of one generation, which joins the queue at the first step of the iteration.
@@ -201,7 +206,6 @@ class _Worker:
     """The engine thread, its backend and its queues."""
 
     def __init__(self, opener: BackendOpener, name: str) -> None:
-        self.info: ModelInfo | None = None
         self._opener = opener
         self._name = name
         self._changed = threading.Condition()
@@ -218,6 +222,12 @@ class _Worker:
         self._reported = 0.0
 
     # Called from any thread.
+
+    @property
+    def info(self) -> ModelInfo | None:
+        """Facts about the model when it is loaded."""
+        backend = self._backend
+        return backend.info if backend is not None else None
 
     @property
     def busy_tokenizer(self) -> Backend | None:
@@ -311,8 +321,7 @@ class _Worker:
     def _load(self) -> Backend | None:
         self._reported = 0.0
         try:
-            backend = self._opener(self._report_progress)
-            self._backend, self.info = backend, backend.info
+            backend = self._backend = self._opener(self._report_progress)
         except Exception as error:
             if not self._is_closing:
                 self._fail_all(_typed(error, EngineLoadError))
@@ -400,7 +409,7 @@ class _Worker:
                 self._backend.close()
         except Exception:
             _logger.exception("closing the backend of %s failed", self._name)
-        self._backend = self.info = None
+        self._backend = None
         for work in self._take_all():
             if isinstance(work, _Generation):
                 work.end_cancelled()

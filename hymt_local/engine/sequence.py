@@ -44,7 +44,7 @@ class Generation:
         self.slot = slot
         self.draft = draft
         self.prompt = list(request.prompt)
-        self.tokens = list(request.prompt)
+        self.tokens = [*request.prompt, *request.answered]
         """Prompt and answer; what the slot holds is the beginning of it."""
         self.is_started = False
         """False until the slot holds what it can share with others, and again after it had to give up its cells."""

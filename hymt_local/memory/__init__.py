@@ -1,1 +1,1 @@
-"""The SQLite file: migrations, the phrase cache."""
+"""The SQLite file: migrations, the phrase cache, the history."""

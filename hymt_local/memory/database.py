@@ -56,7 +56,32 @@ def create_phrase_cache(connection: sqlite3.Connection) -> None:
         END""")
 
 
-MIGRATIONS: tuple[Migration, ...] = (create_phrase_cache,)
+def create_history(connection: sqlite3.Connection) -> None:
+    """Create the history of whole texts, and the targets that people have changed, by source segment."""
+    connection.execute("""
+        CREATE TABLE history (
+            id INTEGER PRIMARY KEY AUTOINCREMENT,
+            created_at INTEGER NOT NULL,
+            source_lang TEXT NOT NULL,
+            target_lang TEXT NOT NULL,
+            model TEXT NOT NULL,
+            source TEXT NOT NULL,
+            target TEXT NOT NULL,
+            folded TEXT NOT NULL,
+            edited_at INTEGER
+        ) STRICT""")
+    connection.execute("""
+        CREATE TABLE edited (
+            source_lang TEXT NOT NULL,
+            target_lang TEXT NOT NULL,
+            source TEXT NOT NULL,
+            target TEXT NOT NULL,
+            edited_at INTEGER NOT NULL,
+            PRIMARY KEY (source, target_lang, source_lang)
+        ) STRICT, WITHOUT ROWID""")
+
+
+MIGRATIONS: tuple[Migration, ...] = (create_phrase_cache, create_history)
 """Append only: `PRAGMA user_version` counts those that a file has seen."""
 
 

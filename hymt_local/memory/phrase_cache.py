@@ -70,6 +70,15 @@ class PhraseCache:
             self._used.add(key)
         return CachedPhrase(row[0], row[1])
 
+    def edited(self, source: str, *, source_lang: str, target_lang: str) -> str | None:
+        """Return the target that a person has given to a source, whatever the model; None when nobody has."""
+        with store_errors(self._path):
+            row = self._connection.execute(
+                "SELECT target FROM edited WHERE source = ? AND target_lang = ? AND source_lang = ?",
+                (source, target_lang, source_lang),
+            ).fetchone()
+        return None if row is None else str(row[0])
+
     def put(self, signature: str, source: str, *, target: str) -> None:
         """Remember one verified translation; what is there already stays."""
         size_bytes = len(source.encode()) + len(target.encode()) + _ROW_OVERHEAD_BYTES

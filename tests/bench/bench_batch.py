@@ -22,7 +22,9 @@ from pathlib import Path
 from gguf import GGMLQuantizationType
 
 from hymt_local.engine.base import FinishReason, GenerationDone, GenerationRequest, TokensGenerated
-from hymt_local.engine.llama import LlamaOptions, default_threads, open_llama_backend
+from hymt_local.engine.llama import open_llama_backend
+from hymt_local.engine.machine import usable_cores
+from hymt_local.engine.options import SLOTS, LlamaOptions, default_threads
 from hymt_local.engine.scheduler import ThreadedEngine
 from hymt_local.events import Priority
 from tests.toy_models import ToyGeometry, ToyModel, write_toy_model
@@ -128,7 +130,7 @@ def _since(started: _Clocks, ended: _Clocks) -> _Clocks:
     return ended[0] - started[0], ended[1] - started[1]
 
 
-async def measure(path: Path, *, rounds: int, n_segments: int, threads: int, slots: int | None) -> BatchGain:
+async def measure(path: Path, *, rounds: int, n_segments: int, threads: int, slots: int) -> BatchGain:
     """Run both ways in turn on two engines of one file."""
     common = LlamaOptions(context_length=CONTEXT_LENGTH, threads=threads, slots=slots)
     engine = ThreadedEngine(open_llama_backend(path, common), path.stem)
@@ -175,7 +177,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--segments", type=int, default=N_SEGMENTS)
     parser.add_argument("--threads", type=int, default=None)
-    parser.add_argument("--slots", type=int, default=None)
+    parser.add_argument("--slots", type=int, default=SLOTS[0])
     parser.add_argument("--model", type=Path, default=None, help="a GGUF file instead of a synthetic one")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
@@ -185,7 +187,7 @@ def main(arguments: list[str] | None = None) -> None:
                 path,
                 rounds=options.rounds,
                 n_segments=options.segments,
-                threads=options.threads or default_threads(path.stat().st_size),
+                threads=options.threads or default_threads(path.stat().st_size, usable_cores()),
                 slots=options.slots,
             )
         )

@@ -23,7 +23,9 @@ import numpy as np
 from gguf import GGMLQuantizationType
 
 from hymt_local.engine.base import GenerationRequest, TokensGenerated
-from hymt_local.engine.llama import LlamaBackend, LlamaOptions, default_threads, load_library, open_llama_backend
+from hymt_local.engine.llama import LlamaBackend, load_library, open_llama_backend
+from hymt_local.engine.machine import usable_cores
+from hymt_local.engine.options import LlamaOptions, default_threads
 from hymt_local.engine.scheduler import ThreadedEngine
 from tests.toy_models import ToyGeometry, ToyModel, write_toy_model
 
@@ -72,7 +74,7 @@ def compare(path: Path, *, series: int, rounds: int, n_tokens: int) -> Compariso
 
     Where buffers happen to lie makes some 3 % of difference, as much as what is to be measured: hence several series.
     """
-    threads = default_threads(path.stat().st_size)
+    threads = default_threads(path.stat().st_size, usable_cores())
     pairs = [
         pair for _ in range(series) for pair in _one_series(path, threads=threads, rounds=rounds, n_tokens=n_tokens)
     ]

@@ -19,7 +19,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from hymt_local.engine.base import GenerationRequest, TokensGenerated
-from hymt_local.engine.llama import LlamaBackend, LlamaOptions, default_threads, open_llama_backend
+from hymt_local.engine.llama import LlamaBackend, open_llama_backend
+from hymt_local.engine.machine import usable_cores
+from hymt_local.engine.options import LlamaOptions, default_threads
 from hymt_local.events import Priority
 from tests.bench.bench_batch import MEDIUM
 from tests.toy_models import ToyModel, write_toy_model
@@ -155,7 +157,7 @@ def main(arguments: list[str] | None = None) -> None:
     with tempfile.TemporaryDirectory() as folder:
         geometry = replace(MEDIUM, context_length=CONTEXT_LENGTH)
         path = options.model or write_toy_model(Path(folder) / "medium.gguf", ToyModel(geometry))
-        threads = options.threads or default_threads(path.stat().st_size)
+        threads = options.threads or default_threads(path.stat().st_size, usable_cores())
         gains = measure_edits(path, rounds=options.rounds, threads=threads)
         gains += [
             measure_prefix(path, Path(folder) / "prefix", n_fixed=n_fixed, rounds=options.rounds, threads=threads)

@@ -3,6 +3,7 @@
 import asyncio
 import pickle
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from hymt_local.engine.base import (
 )
 from hymt_local.engine.cancel import CancelFlag
 from hymt_local.engine.echo import open_echo, open_pseudo
+from hymt_local.engine.host import FixedOrder, HostedBackend
+from hymt_local.engine.pipe import Order
 from hymt_local.engine.scheduler import ThreadedEngine
 from hymt_local.engine.scripted import Echo, ScriptedBackend
 from hymt_local.errors import ContextOverflowError
@@ -155,6 +158,14 @@ class BackendContract:
         events = play(backend, request)
         assert pickle.loads(pickle.dumps((request, events))) == (request, events)
 
+    @pytest.mark.parametrize("n_answered", [1, 5, 11])
+    def test_an_answer_goes_on_where_another_engine_stopped(self, backend: Backend, n_answered: int) -> None:
+        request = self.request(backend, max_tokens=12)
+        expected = tokens_of(play(backend, request))
+        resumed = play(backend, replace(request, answered=tuple(expected[:n_answered])))
+        assert tokens_of(resumed) == expected[n_answered:]
+        assert done_of(resumed).usage.output_tokens == len(expected)
+
     def test_closing_twice_is_fine(self, backend: Backend) -> None:
         backend.close()
         backend.close()
@@ -185,6 +196,12 @@ class TestPseudoBackend(BackendContract):
 class TestScriptedBackend(BackendContract):
     def open_backend(self, folder: Path) -> Backend:
         return ScriptedBackend(Echo())
+
+
+class TestHostedBackend(BackendContract):
+    def open_backend(self, folder: Path) -> Backend:
+        order = FixedOrder(Order("tests.engine_children:open_fragile"))
+        return HostedBackend(lambda ask_gpus: order, name="fragile", on_progress=lambda fraction: True)
 
 
 @pytest.mark.llama

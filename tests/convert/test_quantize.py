@@ -29,6 +29,7 @@ from hymt_convert.quantize import (
     tensor_type_rule,
 )
 from hymt_convert.verify import read_file_facts, read_metadata
+from hymt_local.engine.gguf_file import FILE_TYPES as KNOWN_FILE_TYPES
 from hymt_local.errors import (
     EngineError,
     EngineUnavailableError,
@@ -82,6 +83,11 @@ def test_the_types_are_llama_cpps() -> None:
         name: getattr(llama_cpp, f"GGML_TYPE_{name}", value) for name, value in TENSOR_TYPES.items()
     } == TENSOR_TYPES
     assert {getattr(llama_cpp, f"LLAMA_FTYPE_MOSTLY_{name}") for name in FILE_TYPES} == set(FILE_TYPES.values())
+
+
+def test_the_program_knows_every_type_by_the_converters_name() -> None:
+    known = {number: name for number, name in KNOWN_FILE_TYPES.items() if number in FILE_TYPES.values()}
+    assert known == {number: name for name, number in FILE_TYPES.items()}
 
 
 @pytest.mark.parametrize("text", ["q4_k_m", "Q4_K", "q4_k"])

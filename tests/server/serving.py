@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from hymt_local.application import open_application
@@ -90,6 +91,7 @@ def serving(
     settings: Mapping[str, Any] | None = None,
     model: str = "echo",
     environ: Mapping[str, str] | None = None,
+    request_log: Path | None = None,
 ) -> Iterator[Served]:
     """Serve until the context is left; the service is closed with it."""
     app = open_application(environ or os.environ, flags={"model": model, **(settings or {})})
@@ -101,12 +103,11 @@ def serving(
         ready.append(server)
         started.set()
 
-    thread = threading.Thread(
-        target=lambda: serve(
-            app, service, [listener], token=TOKEN, limits=limits, access=access, on_ready=on_ready, request_log=None
-        ),
-        name="test-server",
-    )
+    def run() -> None:
+        more: dict[str, Any] = {"limits": limits, "access": access, "request_log": request_log}
+        serve(app, service, [listener], token=TOKEN, on_ready=on_ready, **more)
+
+    thread = threading.Thread(target=run, name="test-server")
     thread.start()
     try:
         assert started.wait(WAIT_S)

@@ -1,16 +1,17 @@
 import pytest
 
-from hymt_local.engine.draft import LONG_SLICE, RETRY_EVERY, SLICE, TRIALS, Draft, DraftMeter
+from hymt_local.engine.draft import RETRY_EVERY, TRIALS, Draft, DraftMeter
+from hymt_local.engine.options import DRAFT_SLICE, LONG_DRAFT_SLICE
 
 TOKENS = list(range(200))
 
 
 def test_a_draft_is_guessed_in_slices_that_grow_with_success() -> None:
     draft = Draft(TOKENS)
-    assert draft.guess(100) == tuple(TOKENS[:SLICE])
+    assert draft.guess(100) == tuple(TOKENS[:DRAFT_SLICE])
     assert draft.guess(3) == tuple(TOKENS[:3])
-    draft.follow(TOKENS[: SLICE + 1], n_new=SLICE + 1, n_right=SLICE, n_guessed=SLICE)
-    assert draft.guess(100) == tuple(TOKENS[SLICE + 1 : SLICE + 1 + LONG_SLICE])
+    draft.follow(TOKENS[: DRAFT_SLICE + 1], n_new=DRAFT_SLICE + 1, n_right=DRAFT_SLICE, n_guessed=DRAFT_SLICE)
+    assert draft.guess(100) == tuple(TOKENS[DRAFT_SLICE + 1 : DRAFT_SLICE + 1 + LONG_DRAFT_SLICE])
 
 
 @pytest.mark.parametrize(
@@ -24,7 +25,7 @@ def test_a_draft_is_silent_after_a_disagreement_until_two_tokens_agree(
     draft = Draft(TOKENS)
     answer = TOKENS[:5]
     answer.append(answer_goes_on[0])
-    draft.follow(answer, n_new=6, n_right=5, n_guessed=SLICE)
+    draft.follow(answer, n_new=6, n_right=5, n_guessed=DRAFT_SLICE)
     for token in answer_goes_on[1:]:
         assert draft.guess(100) == ()
         answer.append(token)

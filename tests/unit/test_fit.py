@@ -22,12 +22,12 @@ from hymt_local.engine.fit import (
     GpuFacts,
     MachineFacts,
     ModelFacts,
-    default_threads,
     facts_of_header,
     gibibytes,
     plan,
 )
 from hymt_local.engine.gguf_file import check_supported, read_header
+from hymt_local.engine.options import default_threads
 from tests.machines import machine
 from tests.toy_models import ToyGeometry, ToyModel, write_hollow_model, write_toy_model
 
@@ -48,7 +48,8 @@ import json, sys
 from pathlib import Path
 import psutil
 from hymt_local.engine.base import GenerationRequest
-from hymt_local.engine.llama import LlamaOptions, open_llama_backend
+from hymt_local.engine.llama import open_llama_backend
+from hymt_local.engine.options import LlamaOptions
 options = LlamaOptions(context_length=4096, threads=1)
 backend = open_llama_backend(Path(sys.argv[1]), options)(lambda fraction: True)
 for event in backend.generate(GenerationRequest(tuple(range(300, 600)), max_tokens=2), lambda: False):

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 from contextlib import aclosing
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -26,18 +25,14 @@ from hymt_local.engine.base import (
 )
 from hymt_local.engine.cancel import CancelFlag
 from hymt_local.engine.draft import DraftMeter
-from hymt_local.engine.gguf_file import read_header
 from hymt_local.engine.llama import (
     LlamaBackend,
-    LlamaOptions,
     LogSink,
-    choose_slots,
-    default_threads,
-    kv_bytes_per_token,
     open_llama_backend,
 )
 from hymt_local.engine.llama_vocabulary import stop_ids
-from hymt_local.engine.sampling import Greedy, check_sampling
+from hymt_local.engine.options import KvType, LlamaOptions
+from hymt_local.engine.sampling import Greedy, Sampled, check_sampling
 from hymt_local.engine.scheduler import ThreadedEngine
 from hymt_local.engine.slots import Run
 from hymt_local.errors import (
@@ -45,6 +40,7 @@ from hymt_local.errors import (
     DecodeError,
     EngineError,
     EngineLoadError,
+    EngineMemoryError,
     EngineUnavailableError,
     ModelFileError,
 )
@@ -473,6 +469,9 @@ def test_a_prompt_that_llama_cpp_would_reject_is_refused(backend: LlamaBackend, 
         [Run(0, 0, (300_000,), 1)],
         [Run(0, 0, (1,) * 100, 100)],
         [Run(0, 0, (1,), 2)],
+        [Run(0, 0, (1, 2), 0), Run(0, 0, (3,), 1)],
+        [Run(-1, 0, (1,), 1)],
+        [Run(17, 0, (1,), 1)],
     ],
 )
 def test_a_batch_beyond_its_bounds_is_refused(backend: LlamaBackend, runs: list[Run]) -> None:
@@ -499,6 +498,58 @@ def test_a_copy_that_would_mix_two_sequences_is_refused(backend: LlamaBackend) -
     for source, target, n_tokens in ((0, 1, 3), (0, 0, 3), (0, 2, len(PROMPT) + 1)):
         with pytest.raises(DecodeError, match="cannot take"):
             context.copy(source, target, n_tokens)
+
+
+@pytest.mark.parametrize("slot", [-1, 17, 1 << 40])
+def test_a_sequence_that_is_not_there_is_refused(backend: LlamaBackend, slot: int) -> None:
+    context = backend._context
+    assert context is not None
+    context.decode([Run(0, 0, PROMPT, 0)])
+    uses: list[Callable[[], object]] = [
+        lambda: context.truncate(slot, 0),
+        lambda: context.copy(0, slot, 1),
+        lambda: context.copy(slot, 1, 1),
+        lambda: context.state(slot, 1),
+        lambda: context.restore(slot, b"", n_tokens=1),
+    ]
+    for use in uses:
+        with pytest.raises(DecodeError, match="there is no sequence"):
+            use()
+
+
+def test_a_sampler_that_llama_cpp_could_not_make_never_joins_the_chain(backend: LlamaBackend) -> None:
+    library = backend._library.api
+
+    class Without:
+        def __getattr__(self, name: str) -> object:
+            return (lambda *_: None) if name == "llama_sampler_init_top_k" else getattr(library, name)
+
+    with pytest.raises(DecodeError, match="could not make a sampler"):
+        Sampled(Without(), None, sampling=SamplingParams(temperature=1.0), n_vocab=300)
+
+
+def test_a_context_that_memory_has_no_room_for_is_an_error_that_says_so(
+    toy_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(llama.load_library().api, "llama_init_from_model", lambda *_: None)
+    with pytest.raises(EngineMemoryError, match="could not create a context of 4352 tokens") as caught:
+        open_toy(toy_path)
+    assert "context_length" in caught.value.hint
+
+
+@pytest.mark.parametrize("kv_type", ["f16", "q8_0", "q4_0"])
+def test_every_type_of_cache_answers(toy_path: Path, kv_type: KvType) -> None:
+    """Quantized values need flash attention, which is always on: without it llama.cpp creates no context."""
+    backend = open_toy(toy_path, LlamaOptions(kv_type=kv_type))
+    assert len(answer(backend, GenerationRequest(PROMPT, 12))) == 12
+    backend.close()
+
+
+@pytest.mark.parametrize("context_length", [1, 0, -1])
+def test_a_context_of_nothing_is_not_the_longest_one(toy_path: Path, context_length: int) -> None:
+    backend = open_toy(toy_path, LlamaOptions(context_length=context_length, slots=1))
+    assert backend.info.context_length == 1
+    backend.close()
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.7])
@@ -574,6 +625,29 @@ def test_what_llama_cpp_refuses_is_an_error_with_its_reason(tmp_path: Path) -> N
         open_toy(path)
 
 
+@pytest.mark.parametrize(
+    ("line", "kind"),
+    [
+        ("ggml_backend_cuda_buffer_type_alloc_buffer: cudaMalloc failed: out of memory", EngineMemoryError),
+        ("load: error: unable to allocate CUDA0 buffer", EngineMemoryError),
+        ("load: error: unknown model architecture", EngineLoadError),
+    ],
+)
+def test_a_load_that_failed_for_want_of_memory_says_so(
+    toy_path: Path, monkeypatch: pytest.MonkeyPatch, line: str, kind: type[EngineLoadError]
+) -> None:
+    library = llama.load_library()
+
+    def fail(path: bytes, params: object) -> None:
+        library.log(4, line.encode() + b"\n", None)
+
+    monkeypatch.setattr(library.api, "llama_model_load_from_file", fail)
+    with pytest.raises(EngineLoadError) as caught:
+        open_toy(toy_path)
+    assert type(caught.value) is kind
+    assert caught.value.hint
+
+
 def test_a_bad_file_never_reaches_llama_cpp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(llama, "load_library", lambda: pytest.fail("llama.cpp was asked"))
     (tmp_path / "page.gguf").write_text("<!DOCTYPE html><title>Sign in</title>")
@@ -623,11 +697,6 @@ def test_nothing_of_llama_cpp_reaches_the_terminal(toy_path: Path, capfd: pytest
     play(backend, GenerationRequest(PROMPT, 5))
     backend.close()
     assert capfd.readouterr() == ("", "")
-
-
-def test_tiny_models_run_on_one_thread_and_others_leave_a_core_free() -> None:
-    assert default_threads(1 << 20) == 1
-    assert 1 <= default_threads(4 << 30) <= max(1, (os.cpu_count() or 1) - 1)
 
 
 async def test_two_engines_share_the_library_and_answer_alike(toy_path: Path) -> None:
@@ -741,17 +810,8 @@ class _Fewer:
 @pytest.mark.parametrize("options", [LlamaOptions(slots=3), LlamaOptions(deterministic=True), LlamaOptions(slots=1)])
 def test_slots_are_as_asked_for(toy_path: Path, options: LlamaOptions) -> None:
     backend = open_toy(toy_path, options)
-    assert backend.info.slots == (options.slots or 1)
+    assert backend.info.slots == options.n_slots
     backend.close()
-
-
-def test_little_memory_means_few_slots(toy_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    header = read_header(toy_path)
-    monkeypatch.setattr("psutil.virtual_memory", lambda: SimpleNamespace(available=300_000))
-    per_token = kv_bytes_per_token(header)
-    assert per_token == 2 * 2 * 2 * 32
-    assert [choose_slots(header, LlamaOptions(context_length=n)) for n in (1024, 256)] == [4, 1]
-    assert choose_slots(header, LlamaOptions(context_length=256, slots=9)) == 9
 
 
 # Fixed beginnings

@@ -56,6 +56,10 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.phrases: dict[tuple[str, str], str] = {}
+        self.edits: dict[tuple[str, str, str], str] = {}
+
+    def edited(self, source: str, *, source_lang: str, target_lang: str) -> str | None:
+        return self.edits.get((source_lang, target_lang, source))
 
     def get(self, signature: str, source: str) -> CachedPhrase | None:
         target = self.phrases.get((signature, source))
@@ -517,3 +521,15 @@ async def test_closing_the_events_cancels_what_the_engine_does() -> None:
 async def test_an_engine_that_closes_meanwhile_fails_the_segment() -> None:
     backend = ScriptedBackend(Reply(b"Bon", FinishReason.CANCELLED))
     assert await failed_code(backend, request("Hello")) == "decode"
+
+
+async def test_an_edit_of_a_person_wins_over_the_cache_and_the_model() -> None:
+    store = MemoryStore()
+    store.edits["en", "fr", "Hello"] = "Salut"
+    events = await events_of(scripted_model(ScriptedBackend()), request("Hello\n8"), cache=store)
+    last = events[-1]
+    assert isinstance(last, Finished)
+    assert (last.text, last.origin) == ("Salut\n8", Origin.CACHE)
+    fresh = request("Hello", use_cache=False)
+    events = await events_of(scripted_model(ScriptedBackend(reply("Bonjour"))), fresh, cache=store)
+    assert settled(events)[0].target == "Bonjour"

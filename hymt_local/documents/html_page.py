@@ -1,0 +1,565 @@
+"""What is translated in an HTML text, and how targets are put back into it.
+
+A page knows nothing of bytes and files: the HTML inside a Markdown document is a page too.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+import unicodedata
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from hymt_local.documents.html_scan import Attribute, HtmlToken, TokenType, scan
+from hymt_local.documents.inline_window import Role, has_letters, is_clear, split_at_marks, text_window, unwritable
+from hymt_local.documents.patching import Patch, apply_patches
+from hymt_local.documents.untranslated import is_left_alone
+from hymt_local.segment import ProtectedSpan, Span, TokenKind
+
+VOID = frozenset(
+    {"area", "base", "br", "col", "embed", "hr", "img", "input", "link", "meta", "param", "source", "track", "wbr"}
+)
+# Elements that stand inside a sentence; all others, custom ones included, end it.
+_INLINE = frozenset(
+    {
+        *(
+            "a",
+            "abbr",
+            "acronym",
+            "b",
+            "bdi",
+            "bdo",
+            "big",
+            "br",
+            "cite",
+            "code",
+            "data",
+            "del",
+            "dfn",
+            "em",
+            "font",
+            "i",
+        ),
+        *(
+            "img",
+            "input",
+            "ins",
+            "kbd",
+            "mark",
+            "math",
+            "nobr",
+            "output",
+            "q",
+            "rb",
+            "rp",
+            "rt",
+            "rtc",
+            "ruby",
+            "s",
+            "samp",
+        ),
+        *("script", "small", "span", "strike", "strong", "sub", "sup", "svg", "time", "tt", "u", "var", "wbr"),
+    }
+)
+_IMPLIED_END = frozenset({"p", "li", "td", "th", "tr", "dt", "dd", "option"})
+_ATTRIBUTES = frozenset(
+    {
+        *("alt", "title", "placeholder", "aria-label", "aria-description", "aria-roledescription", "aria-placeholder"),
+        *("aria-valuetext", "label", "summary", "abbr", "data-tooltip"),
+    }
+)
+_META = frozenset(
+    {
+        *("description", "keywords", "title", "subject", "abstract", "dcterms.title", "dc.title", "dc.description"),
+        *("og:title", "og:description", "og:image:alt", "twitter:title", "twitter:description", "twitter:image:alt"),
+    }
+)
+_BUTTONS = frozenset({"submit", "button", "reset"})
+_SPACES = re.compile(r"[ \t\n\r\f]+")
+_REFERENCE = re.compile(r"&(?:#\d{1,7};?|#[xX][0-9A-Fa-f]{1,6};?|[A-Za-z][A-Za-z0-9]{1,31};)")
+_EXPRESSION = re.compile(r"\{\{|<\?=|<%=|<\?php\s+(?:echo|print)\b")
+_EXPRESSIONS = re.compile(
+    r"\{\{\{[^{}]{1,500}\}\}\}|\{\{[^{}]{1,500}\}\}|\{%[^%]{1,500}%\}|<\?[^?]{1,500}\?>|<%[^%]{1,500}%>"
+)
+_TAG_NAME = re.compile(r"</?([A-Za-z][^\s/>]*)")
+_LAST_REFERENCE = re.compile(r"&[#A-Za-z0-9]{2,10};\Z")
+_UNSEEN = frozenset({"Zs", "Zl", "Zp", "Cf"})
+_PLAIN_ELEMENTS = frozenset({"option", "button"})
+_NEW_TEMPLATE = re.compile(r"\{\{|\{%|\{#|\}\}|%\}|#\}")
+
+
+@dataclass(frozen=True, slots=True)
+class HtmlEvent:
+    """A stretch of a text run."""
+
+    role: Role
+    raw: str
+    start: int
+    """In the page."""
+    text: str = ""
+    name: str = ""
+    """Of a start or end tag that wants a partner: `b`, `/b`."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextPart:
+    """A run of text with inline markup that is translated as one."""
+
+    span: Span
+    text: str
+    protected: tuple[ProtectedSpan, ...]
+    places: tuple[int, ...]
+    """Where in the page each protected string stands."""
+    written_as: Mapping[str, str]
+    """Invisible characters that the source writes as references."""
+    element: str = ""
+    """The block element that holds it, in lower case."""
+    wrapper: tuple[Span, Span] | None = None
+    """Start and end tag of a block element that holds nothing else."""
+    has_loose_tags: bool = False
+    """Some tags do not pair: their order is kept."""
+    is_plain: bool = False
+    """Title or option: no markup may be added."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttributePart:
+    """The value of one attribute."""
+
+    span: Span
+    text: str
+    protected: tuple[ProtectedSpan, ...]
+    name: str
+    quote: str
+
+
+HtmlPart = TextPart | AttributePart
+
+
+class HtmlPage:
+    """An HTML text that was read."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        reader = _Reader(text)
+        self.parts: Sequence[HtmlPart] = sorted(reader.parts(), key=lambda part: (part.span.start, -part.span.end))
+        self.html_tag: HtmlToken | None = reader.html_tag
+        self.language_meta: Attribute | None = reader.language_meta
+
+    def fault(self, part: HtmlPart, target: str) -> str | None:
+        """Say in one line why a target cannot be written."""
+        if problem := unwritable(target):
+            return problem
+        pieces = split_target(part, target)
+        if Counter(_marks(pieces)) != Counter(mark.span.of(part.text) for mark in part.protected):
+            return "it does not hold the markup of its source"
+        source_literals = "".join(text for text, is_mark in split_target(part, part.text) if not is_mark)
+        literals = "".join(text for text, is_mark in pieces if not is_mark)
+        if not literals.strip():
+            return "it has no text"
+        if set(_NEW_TEMPLATE.findall(literals)) - set(_NEW_TEMPLATE.findall(source_literals)):
+            return "it would add template code to the page"
+        if isinstance(part, TextPart) and not _is_nested(part, _marks(pieces)):
+            return "its tags are not in an order that keeps their elements"
+        return None
+
+    def written(self, part: HtmlPart, target: str, inner: Sequence[Patch] = ()) -> str:
+        """Return a target as HTML.
+
+        Args:
+            part: Of this page.
+            target: Without fault.
+            inner: Patches of attributes inside the part, in order.
+        """
+        if isinstance(part, AttributePart):
+            return _attribute_text(part, target)
+        places: dict[str, deque[int]] = {}
+        for mark, place in zip(part.protected, part.places, strict=True):
+            places.setdefault(mark.span.of(part.text), deque()).append(place)
+        pieces = []
+        for text, is_mark in split_target(part, target):
+            if is_mark:
+                pieces.append(self._with_inner(text, places[text].popleft(), inner))
+            else:
+                pieces.append(_escaped(text, part.written_as))
+        return "".join(pieces)
+
+    def patches(self, targets: Sequence[tuple[HtmlPart, str]]) -> list[tuple[HtmlPart, Patch]]:
+        """Return what puts targets without fault into the page, in order."""
+        attributes = [
+            Patch(part.span, self.written(part, target)) for part, target in targets if isinstance(part, AttributePart)
+        ]
+        starts = [patch.span.start for patch in attributes]
+        patches: list[tuple[HtmlPart, Patch]] = []
+        end = 0
+        for part, target in targets:
+            if part.span.start < end:
+                continue  # an attribute inside the text before, written with it
+            inner = attributes[bisect_left(starts, part.span.start) : bisect_left(starts, part.span.end)]
+            patches.append((part, Patch(part.span, self.written(part, target, inner))))
+            end = part.span.end
+        return patches
+
+    def _with_inner(self, mark: str, place: int, inner: Sequence[Patch]) -> str:
+        moved = [
+            Patch(Span(patch.span.start - place, patch.span.end - place), patch.text)
+            for patch in inner
+            if place <= patch.span.start < place + len(mark)
+        ]
+        return apply_patches(mark, moved)
+
+
+def split_target(part: HtmlPart, target: str) -> list[tuple[str, bool]]:
+    """Return the literal texts and the protected strings of a target."""
+    return split_at_marks(target, frozenset(mark.span.of(part.text) for mark in part.protected))
+
+
+def _marks(pieces: Iterable[tuple[str, bool]]) -> list[str]:
+    return [text for text, is_mark in pieces if is_mark]
+
+
+def _is_nested(part: TextPart, marks: Sequence[str]) -> bool:
+    """Tell whether the tags of a target nest; tags without partner keep the order of the source."""
+    if part.has_loose_tags:
+        return list(marks) == [mark.span.of(part.text) for mark in part.protected]
+    opens = {mark.span.of(part.text): mark.pair for mark in part.protected if mark.kind is TokenKind.OPEN}
+    closes = {mark.span.of(part.text) for mark in part.protected if mark.kind is TokenKind.CLOSE}
+    stack: list[str] = []
+    for mark in marks:
+        if mark in opens:
+            stack.append(_tag_name(mark))
+        elif mark in closes and (not stack or stack.pop() != _tag_name(mark)):
+            return False
+    return not stack
+
+
+def _tag_name(tag: str) -> str:
+    match = _TAG_NAME.match(tag)
+    return match[1].lower() if match else ""
+
+
+def _escaped(text: str, written_as: Mapping[str, str]) -> str:
+    shown = _SPACES.sub(" ", text).replace("&", "&amp;").replace("<", "&lt;")
+    for character, reference in written_as.items():
+        shown = shown.replace(character, reference)
+    return shown
+
+
+def _attribute_text(part: AttributePart, target: str) -> str:
+    pieces = []
+    for text, is_mark in split_target(part, target):
+        shown = text if is_mark else _SPACES.sub(" ", text).replace("&", "&amp;").replace("<", "&lt;")
+        pieces.append(shown.replace("'", "&#39;") if part.quote == "'" else shown.replace('"', "&quot;"))
+    return "".join(pieces) if part.quote else f'"{"".join(pieces)}"'
+
+
+class _Reader:
+    """One pass over the tokens of a page."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens = list(scan(text))
+        self.partners = _partners(self.tokens)
+        self.html_tag: HtmlToken | None = None
+        self.language_meta: Attribute | None = None
+        self.run: list[HtmlEvent] = []
+        self.opening: HtmlToken | None = None
+        """The start tag of a block element right before the run."""
+
+    def parts(self) -> Iterator[HtmlPart]:
+        """Yield everything to translate."""
+        index = 0
+        while index < len(self.tokens):
+            token = self.tokens[index]
+            last = self.skipped_to(index) if token.type is TokenType.START else index
+            if last > index or (token.type is TokenType.START and is_left_alone(token.span.of(self.text))):
+                yield from self.skip(token, last)
+            elif token.type is TokenType.START:
+                yield from self.start(token)
+            else:
+                yield from self.other(token)
+            index = last + 1
+        yield from self.flush(None)
+
+    def skipped_to(self, index: int) -> int:
+        """Return the last token of an element that is left alone; the index itself for all others."""
+        token = self.tokens[index]
+        if token.is_closed or token.name in VOID or not is_left_alone(token.span.of(self.text)):
+            return index
+        if index in self.partners:
+            return self.partners[index]
+        if token.name not in _INLINE and token.name not in _IMPLIED_END:
+            return len(self.tokens) - 1
+        for later in range(index + 1, len(self.tokens)):
+            if self.ends_run(self.tokens[later]):
+                return later - 1
+        return len(self.tokens) - 1
+
+    def skip(self, token: HtmlToken, last: int) -> Iterator[HtmlPart]:
+        if is_inline(token.name):
+            raw = self.text[token.span.start : self.tokens[last].span.end]
+            self.run.append(HtmlEvent(Role.ATOMIC, raw, token.span.start))
+        else:
+            yield from self.flush(None)
+
+    def start(self, token: HtmlToken) -> Iterator[HtmlPart]:
+        yield from self.attributes(token)
+        if token.name == "html" and self.html_tag is None:
+            self.html_tag = token
+        if not is_inline(token.name):
+            yield from self.flush(None)
+            self.opening = token
+            return
+        if token.name == "br" and self.after_break():
+            yield from self.flush(None)
+        self.add(token)
+
+    def other(self, token: HtmlToken) -> Iterator[HtmlPart]:
+        if token.type is TokenType.TEXT and token.name == "title":
+            yield from self.title(token)
+        elif token.type is TokenType.END and not is_inline(token.name):
+            yield from self.flush(token)
+        elif token.type is TokenType.TEMPLATE and not _EXPRESSION.match(self.text, token.span.start):
+            yield from self.flush(None)
+        else:
+            self.add(token)
+
+    def add(self, token: HtmlToken) -> None:
+        raw = token.span.of(self.text)
+        if token.type is TokenType.TEXT:
+            event = HtmlEvent(Role.LITERAL, raw, token.span.start, _decoded(raw))
+        else:
+            is_start = token.type is TokenType.START and token.name not in VOID and not token.is_closed
+            name = token.name if is_start else f"/{token.name}" if token.type is TokenType.END else ""
+            event = HtmlEvent(Role.ATOMIC, raw, token.span.start, name=name)
+        self.run.append(event)
+
+    def title(self, token: HtmlToken) -> Iterator[HtmlPart]:
+        raw = token.span.of(self.text)
+        yield from _text_parts([HtmlEvent(Role.LITERAL, raw, token.span.start, _decoded(raw))], is_plain=True)
+
+    def attributes(self, token: HtmlToken) -> Iterator[AttributePart]:
+        values = {attribute.name: attribute.value.of(self.text) for attribute in token.attributes}
+        if token.name == "meta" and values.get("http-equiv", "").lower() == "content-language":
+            self.language_meta = next((one for one in token.attributes if one.name == "content"), None)
+        for attribute in token.attributes:
+            if attribute.value.end > attribute.value.start and _is_translated(token.name, attribute.name, values):
+                yield from self.attribute(attribute)
+
+    def attribute(self, attribute: Attribute) -> Iterator[AttributePart]:
+        raw = attribute.value.of(self.text)
+        trimmed = raw.strip()
+        start = attribute.value.start + raw.find(trimmed)
+        text = _SPACES.sub(" ", _REFERENCE.sub(lambda match: html.unescape(match.group()), trimmed)).strip()
+        expressions = [match.span() for match in _EXPRESSIONS.finditer(text)]
+        if any(map(str.isalpha, _EXPRESSIONS.sub("", text))):
+            protected = tuple(ProtectedSpan(Span(*span)) for span in expressions)
+            span = Span(start, start + len(trimmed)) if attribute.quote else attribute.value
+            yield AttributePart(span, text, protected, attribute.name, attribute.quote)
+
+    def after_break(self) -> bool:
+        """Tell whether only spaces stand between here and a line break."""
+        for event in reversed(self.run):
+            if event.role is not Role.LITERAL or event.text.strip():
+                return _tag_name(event.raw) == "br"
+        return False
+
+    def ends_run(self, token: HtmlToken) -> bool:
+        return token.type in (TokenType.START, TokenType.END) and not is_inline(token.name)
+
+    def flush(self, closing: HtmlToken | None) -> Iterator[HtmlPart]:
+        """Yield the parts of the run that ends here, before the end tag `closing` or something else."""
+        run, opening = self.run, self.opening
+        self.run, self.opening = [], None
+        if not has_letters(run):
+            return
+        element = opening.name if opening else ""
+        is_whole = opening is not None and closing is not None and opening.name == closing.name
+        wrapper = (opening.span, closing.span) if is_whole and opening and closing else None
+        yield from _text_parts(_paired(run), element=element, wrapper=wrapper, is_plain=element in _PLAIN_ELEMENTS)
+
+
+def is_inline(name: str) -> bool:
+    """Tell whether an element stands inside a sentence."""
+    return name in _INLINE or ":" in name
+
+
+def _partners(tokens: Sequence[HtmlToken]) -> dict[int, int]:
+    """Return start -> end tag by name alone, whatever else is open between."""
+    partners: dict[int, int] = {}
+    open_tags: dict[str, list[int]] = {}
+    for index, token in enumerate(tokens):
+        if token.type is TokenType.START and token.name not in VOID and not token.is_closed:
+            open_tags.setdefault(token.name, []).append(index)
+        elif token.type is TokenType.END and (waiting := open_tags.get(token.name)):
+            partners[waiting.pop()] = index
+    return partners
+
+
+def _is_translated(element: str, name: str, values: Mapping[str, str]) -> bool:
+    if element == "meta":
+        return name == "content" and values.get("name", values.get("property", "")).lower() in _META
+    if element == "input" and name == "value":
+        return values.get("type", "").lower() in _BUTTONS
+    if name == "abbr":
+        return element in ("th", "td")
+    if name == "label":
+        return element in ("option", "optgroup", "track", "menu", "menuitem")
+    return name in _ATTRIBUTES and not (name == "summary" and element != "table")
+
+
+def _decoded(raw: str) -> str:
+    return html.unescape(_SPACES.sub(" ", raw))
+
+
+def _paired(run: Sequence[HtmlEvent]) -> list[HtmlEvent]:
+    """Return the events with the tags that nest properly as pairs."""
+    events = list(run)
+    stack: list[int] = []
+    waiting: Counter[str] = Counter()
+    for index, event in enumerate(run):
+        if event.name.startswith("/"):
+            name = event.name[1:]
+            while waiting[name]:
+                opening = stack.pop()
+                waiting[run[opening].name] -= 1
+                if run[opening].name == name:
+                    events[opening] = replace(events[opening], role=Role.OPEN)
+                    events[index] = replace(event, role=Role.CLOSE)
+                    break
+        elif event.name:
+            stack.append(index)
+            waiting[event.name] += 1
+    return events
+
+
+def _text_parts(
+    events: Sequence[HtmlEvent],
+    *,
+    element: str = "",
+    wrapper: tuple[Span, Span] | None = None,
+    is_plain: bool = False,
+) -> Iterator[TextPart]:
+    sentences = list(_sentences(events))
+    for first, last in sentences:
+        part = _text_part(events[first:last])
+        is_alone = len(sentences) == 1
+        yield replace(part, element=element, wrapper=wrapper if is_alone else None, is_plain=is_plain)
+
+
+def _sentences(events: Sequence[HtmlEvent]) -> Iterator[tuple[int, int]]:
+    """Yield the ranges that are translated each as one: links in a row are not one sentence."""
+    first, last = text_window(events)
+    groups: list[tuple[int, int]] = []
+    depth = start = 0
+    for index in range(first, last):
+        event = events[index]
+        if event.role is Role.OPEN:
+            start = index if depth == 0 else start
+            depth += 1
+        elif event.role is Role.CLOSE:
+            depth -= 1
+            if depth == 0 and has_letters(events[start : index + 1]):
+                groups.append((start, index + 1))
+        elif depth == 0 and (event.name or has_letters((event,))):
+            groups = []
+            break
+    if len(groups) < 2:
+        groups = [(first, last)] if has_letters(events[first:last]) else []
+    for left, right in groups:
+        inner_first, inner_last = text_window(events[left:right])
+        yield left + inner_first, left + inner_last
+
+
+def _text_part(events: Sequence[HtmlEvent]) -> TextPart:
+    """Return the part of events without textless markup at the edges."""
+    trimmed = _without_outer_space(events)
+    has_loose_tags = any(event.name and event.role is Role.ATOMIC for event in trimmed)
+    text, protected, places = _joined(trimmed, keeps_references=False)
+    if not is_clear(text, protected):  # text that looks like this run's tags stays as it is written
+        text, protected, places = _joined(trimmed, keeps_references=True)
+    start, end = trimmed[0].start, trimmed[-1].start + len(trimmed[-1].raw)
+    written_as = {
+        character: match.group()
+        for event in trimmed
+        if event.role is Role.LITERAL
+        for match in _REFERENCE.finditer(event.raw)
+        if len(character := html.unescape(match.group())) == 1 and unicodedata.category(character) in _UNSEEN
+    }
+    return TextPart(Span(start, end), text, tuple(protected), tuple(places), written_as, has_loose_tags=has_loose_tags)
+
+
+def _without_outer_space(events: Sequence[HtmlEvent]) -> list[HtmlEvent]:
+    trimmed = list(events)
+    if trimmed[0].role is Role.LITERAL:
+        cut = _n_leading_space(trimmed[0].raw)
+        raw = trimmed[0].raw[cut:]
+        trimmed[0] = replace(trimmed[0], raw=raw, start=trimmed[0].start + cut, text=_decoded(raw))
+    if trimmed[-1].role is Role.LITERAL:
+        raw = _without_trailing_space(trimmed[-1].raw)
+        trimmed[-1] = replace(trimmed[-1], raw=raw, text=_decoded(raw))
+    return trimmed
+
+
+def _n_leading_space(raw: str) -> int:
+    position = 0
+    while True:
+        position = len(raw) - len(raw[position:].lstrip())
+        match = _REFERENCE.match(raw, position)
+        if match is None or not html.unescape(match.group()).isspace():
+            return position
+        position = match.end()
+
+
+def _without_trailing_space(raw: str) -> str:
+    while True:
+        raw = raw.rstrip()
+        match = _LAST_REFERENCE.search(raw, max(len(raw) - 12, 0))
+        if match is None or not html.unescape(match.group()).isspace():
+            return raw
+        raw = raw[: match.start()]
+
+
+def _joined(events: Sequence[HtmlEvent], *, keeps_references: bool) -> tuple[str, list[ProtectedSpan], list[int]]:
+    parts: list[str] = []
+    protected: list[ProtectedSpan] = []
+    places: list[int] = []
+    pairs: list[int] = []
+    length = n_pairs = 0
+
+    def protect(text: str, place: int, kind: TokenKind = TokenKind.ATOMIC, pair: int = 0) -> None:
+        protected.append(ProtectedSpan(Span(length, length + len(text)), kind, pair))
+        places.append(place)
+
+    for event in events:
+        for text, place in _pieces_of(event, keeps_references=keeps_references):
+            if event.role is Role.OPEN:
+                n_pairs += 1
+                pairs.append(n_pairs)
+                protect(text, place, TokenKind.OPEN, n_pairs)
+            elif event.role is Role.CLOSE and pairs:
+                protect(text, place, TokenKind.CLOSE, pairs.pop())
+            elif place >= 0:
+                protect(text, place)
+            parts.append(text)
+            length += len(text)
+    return "".join(parts), protected, places
+
+
+def _pieces_of(event: HtmlEvent, *, keeps_references: bool) -> Iterator[tuple[str, int]]:
+    """Yield the texts of an event with their places; the place of literal text is -1."""
+    if event.role is not Role.LITERAL:
+        yield event.raw, event.start
+        return
+    if not keeps_references:
+        yield event.text, -1
+        return
+    position = 0
+    for match in _REFERENCE.finditer(event.raw):
+        yield _SPACES.sub(" ", event.raw[position : match.start()]), -1
+        yield match.group(), event.start + match.start()
+        position = match.end()
+    yield _SPACES.sub(" ", event.raw[position:]), -1

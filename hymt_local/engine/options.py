@@ -1,0 +1,87 @@
+"""How a model is loaded, and the sizes that follow from it.
+
+The plan counts their bytes, the engine asks llama.cpp for them. Nothing heavy is imported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+KvType = Literal["f16", "q8_0", "q4_0"]
+
+MIB = 1 << 20
+KV_BYTES: dict[KvType, float] = {"f16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
+"""Bytes per number of the KV cache."""
+TINY_MODEL_BYTES = 64 * MIB
+"""Below it one thread is fastest: several would mostly wait for each other."""
+PROMPT_SLICE = 256
+"""Most tokens per decode call; more are not computed faster, and progress is reported between two calls."""
+SLOTS = (16, 4, 1)
+"""Generations decoded together, best first; where there are several, one more is kept for interactive work. Kernels
+compute 16 rows at a time; 8 cost as much as 16 without AVX-512."""
+CELLS_PER_SLOT = 256
+"""Of the shared KV cache: a paragraph, its prompt and its translation."""
+DRAFT_SLICE = 15
+"""Guessed tokens per step; with the token before them they fill the 16 rows that kernels compute at a time."""
+LONG_DRAFT_SLICE = 31
+"""After a slice that was right throughout."""
+PREFIX_BYTES = 2 << 30
+"""Most bytes that states of prompt beginnings take on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class LlamaOptions:
+    """How to load a model."""
+
+    context_length: int = 4096
+    """Tokens of prompt and answer together; at most what the model was trained for."""
+    threads: int | None = None
+    """None: physical cores less one, or one for tiny models."""
+    micro_batch: int = PROMPT_SLICE
+    """Tokens computed at once; smaller ones bound the time to cancel on a GPU, which cannot be interrupted."""
+    gpu_layers: int = 0
+    """0 is the CPU alone, a negative number all layers."""
+    kv_type: KvType = "f16"
+    """Of the KV cache: q8_0 halves it and slows down the reading of long prompts, q4_0 takes a quarter."""
+    use_mmap: bool = True
+    use_mlock: bool = False
+    """Keep the weights in memory whatever other programs want; needs a permission of the system."""
+    slots: int = SLOTS[0]
+    """Generations decoded together, beside one interactive one where there are several. Their answers may differ from
+    those of a generation alone where two tokens are almost equally likely."""
+    deterministic: bool = False
+    """One generation at a time, each computed from its first token: the answer depends on prompt and sampling alone,
+    to the last bit. Nothing is reused, and drafts are ignored."""
+    prefix_dir: Path | None = None
+    """Where states of fixed prompt beginnings are kept; None keeps them in memory only."""
+    prefix_bytes: int = PREFIX_BYTES
+    """Most bytes in that folder; 0 keeps no states at all."""
+    name: str = ""
+    """For `ModelInfo.name`; the file's own name for itself when empty."""
+
+    @property
+    def n_slots(self) -> int:
+        """Generations decoded together."""
+        return 1 if self.deterministic else max(1, self.slots)
+
+
+def n_sequences(slots: int) -> int:
+    """Return the sequences of a context: one more than slots where there are several."""
+    return slots + 1 if slots > 1 else 1
+
+
+def n_cells(context_length: int, slots: int) -> int:
+    """Return the tokens that the KV cache holds, all sequences together."""
+    return context_length if slots == 1 else max(context_length, n_sequences(slots) * CELLS_PER_SLOT)
+
+
+def n_outputs(slots: int, *, deterministic: bool = False) -> int:
+    """Return the most tokens of one decode call whose logits are computed."""
+    return n_sequences(slots) if deterministic else n_sequences(slots) + LONG_DRAFT_SLICE
+
+
+def default_threads(weights_bytes: int, n_cores: int) -> int:
+    """Return how many threads to use: physical cores less one, so that a busy neighbour does not stop them all."""
+    return 1 if weights_bytes < TINY_MODEL_BYTES else max(1, n_cores - 1)

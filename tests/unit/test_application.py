@@ -1,0 +1,94 @@
+"""How settings reach the engine, and where it runs."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from hymt_local.application import Application, open_application
+from hymt_local.engine.base import Backend, GenerationRequest, TokensGenerated
+from hymt_local.engine.host import HostedBackend
+from hymt_local.engine.llama import LlamaBackend
+from hymt_local.events import TranslationRequest
+from hymt_local.installed import InstalledModel
+from tests.toy_models import write_toy_model
+
+pytestmark = pytest.mark.llama
+
+
+def open_app(folder: Path, **settings: object) -> Application:
+    return open_application({"HYMT_HOME": str(folder / "home")}, flags=settings)
+
+
+def toy_of(app: Application, folder: Path, *, kind: str = "translation") -> InstalledModel:
+    spec = next(spec for spec in app.catalog.models if spec.kind == kind and spec.architecture == "hunyuan-dense")
+    path = folder / "toy.gguf"
+    if not path.exists():
+        write_toy_model(path)
+    return InstalledModel(spec, "F32", path, "0" * 64, path.stat().st_size)
+
+
+def load(app: Application, model: InstalledModel) -> Backend:
+    return app._opener(model)(lambda fraction: True)
+
+
+def answer(backend: Backend) -> list[int]:
+    events = backend.generate(GenerationRequest(tuple(b"The quick brown fox"), 12, n_fixed=16), lambda: False)
+    return [token for event in events if isinstance(event, TokensGenerated) for token in event.ids]
+
+
+def test_the_settings_reach_the_engine_wherever_it_runs(tmp_path: Path) -> None:
+    answers = []
+    for place, kind in (("child", HostedBackend), ("inline", LlamaBackend)):
+        app = open_app(tmp_path / place, engine_process=place, slots=3, kv_type="q8_0", context_length=512)
+        with closing(load(app, toy_of(app, tmp_path))) as backend:
+            assert isinstance(backend, kind)
+            assert (backend.info.slots, backend.info.context_length, backend.info.is_deterministic) == (3, 512, False)
+            answers.append(answer(backend))
+        assert [path.suffix for path in (app.paths.cache_dir / "prefix").iterdir()] == [".kv"]
+    assert answers[0] == answers[1] != []
+
+
+def test_deterministic_means_one_at_a_time(tmp_path: Path) -> None:
+    app = open_app(tmp_path, engine_process="inline", deterministic=True, slots=9)
+    with closing(load(app, toy_of(app, tmp_path))) as backend:
+        assert (backend.info.slots, backend.info.is_deterministic) == (1, True)
+
+
+@pytest.mark.parametrize("kv_type", ["f16", "q8_0", "q4_0"])
+def test_the_plan_and_the_engine_agree_on_the_cache(tmp_path: Path, kv_type: str) -> None:
+    app = open_app(tmp_path, engine_process="inline", kv_type=kv_type)
+    model = toy_of(app, tmp_path)
+    fit = app.plan_installed(model, app.probe_machine())
+    assert fit.kv_type == kv_type
+    with closing(load(app, model)) as backend:
+        assert isinstance(backend, LlamaBackend)
+        assert backend._context is not None
+        assert backend._context._shape.kv_type == kv_type
+        assert (backend.info.slots, backend.info.context_length) == (fit.n_slots, fit.context_length)
+        assert len(answer(backend)) == 12
+
+
+def test_left_alone_only_large_translators_get_a_process_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = open_app(tmp_path)
+    path = toy_of(app, tmp_path).path
+    assert path is not None
+    assert app._runs_inline(toy_of(app, tmp_path), path)
+    monkeypatch.setattr("hymt_local.engine.options.TINY_MODEL_BYTES", 1000)
+    assert not app._runs_inline(toy_of(app, tmp_path), path)
+    assert app._runs_inline(replace(toy_of(app, tmp_path), spec=app.catalog.get("demo")), path)
+    assert open_app(tmp_path, engine_process="inline")._runs_inline(toy_of(app, tmp_path), path)
+
+
+def test_a_translation_is_the_same_from_a_process_of_its_own(tmp_path: Path) -> None:
+    texts = []
+    for place in ("child", "inline"):
+        app = open_app(tmp_path, engine_process=place, cache=False, model="demo")
+        with app.open_service() as service:
+            texts.append(service.submit(TranslationRequest("Good morning", "fr", source_lang="en")).result().text)
+    assert texts[0] == texts[1] != "Good morning"
