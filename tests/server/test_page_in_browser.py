@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
@@ -44,6 +45,10 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
     """Open the page of a server, handed over as `hymt web` does it; at the end look at what went wrong in it."""
     contexts, faults = [], list[str]()
 
+    def note(fault: str, *, when: bool) -> None:
+        if when:
+            faults.append(fault)
+
     def open_it(
         served: Served, *, width: int = 1280, height: int = 800, is_dark: bool = False, key: bool = True
     ) -> Page:
@@ -58,8 +63,8 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
         page = context.new_page()
         origin = f"http://127.0.0.1:{served.port}/"
         page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("console", lambda message: faults.append(message.text) if "Content Security" in message.text else None)
-        page.on("request", lambda request: request.url.startswith((origin, "blob:")) or faults.append(request.url))
+        page.on("console", lambda message: note(message.text, when="Content Security" in message.text))
+        page.on("request", lambda request: note(request.url, when=not request.url.startswith((origin, "blob:"))))
         fragment = f"#code={served.ask('POST', '/v1/handover').json['code']}" if key else ""
         page.goto(origin + fragment)
         if key:
@@ -290,3 +295,23 @@ def test_a_long_text_grows_the_page_and_hides_nothing(loud_served: Served, open_
     page.locator("#target p").last.scroll_into_view_if_needed()
     expect(page.locator("#target p").last).to_be_in_viewport()
     expect(page.locator("#source-lang")).to_be_in_viewport()
+
+
+def test_a_document_is_sent_followed_and_saved(loud_served: Served, open_page: OpenPage, tmp_path: Path) -> None:
+    page = open_page(loud_served)
+    choose(page, "Alt+s", "en")
+    good, bad = tmp_path / "note <b>.txt", tmp_path / "image.xyz"
+    good.write_text("one\n\ntwo\n", encoding="utf-8")
+    bad.write_bytes(bytes(range(256)))
+    page.set_input_files("#file", [good, bad])
+    expect(page.locator(".document")).to_have_count(2)
+    done = page.locator(".document", has_text="note <b>.txt")
+    expect(done.locator(".state")).to_have_text("Done")
+    with page.expect_download() as download:
+        done.get_by_role("link", name="Save").click()
+    assert download.value.suggested_filename.endswith(".fr.txt")
+    assert download.value.path().read_text(encoding="utf-8") == "ONE\n\nTWO\n"
+    refused = page.locator(".document.failed")
+    expect(refused).to_contain_text("image.xyz")
+    refused.get_by_role("button").click()
+    expect(page.locator(".document")).to_have_count(1)
