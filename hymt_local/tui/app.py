@@ -21,6 +21,7 @@ from hymt_local.errors import HymtError
 from hymt_local.sanitize import sanitize
 from hymt_local.tui.choices import ModelChoice
 from hymt_local.tui.direction import Direction
+from hymt_local.tui.document_queue import DocumentQueue, QueuedDocument
 from hymt_local.tui.downloads import Download, Downloads
 from hymt_local.tui.environment import Environment
 from hymt_local.tui.help_screen import HelpScreen
@@ -68,6 +69,7 @@ class HymtApp(App[None], inherit_bindings=False):
         self._problems = problems
         self.keeper = HistoryKeeper(environment.application.paths.database)
         self.downloads = Downloads(environment, self._download_changed)
+        self.documents = DocumentQueue(environment, self._document_changed)
         settings = environment.settings
         model = next((model for model in environment.models if model.ref == current), ModelChoice(current, current, ""))
         direction = Direction(
@@ -108,6 +110,7 @@ class HymtApp(App[None], inherit_bindings=False):
     async def on_unmount(self) -> None:
         """Keep the text, and finish writing the history."""
         self.downloads.stop_all()
+        self.documents.stop()
         self.translate_screen.end()
         await asyncio.to_thread(self.keeper.close)
 
@@ -153,7 +156,10 @@ class HymtApp(App[None], inherit_bindings=False):
             case _:
                 from hymt_local.tui.documents_screen import DocumentsScreen
 
-                return DocumentsScreen(environment)
+                translate = self.translate_screen
+                return DocumentsScreen(
+                    environment, queue=self.documents, direction=translate.direction, model=translate.model.ref
+                )
 
     @property
     def view(self) -> View:
@@ -196,6 +202,10 @@ class HymtApp(App[None], inherit_bindings=False):
         if isinstance(self.screen, DocumentsScreen):
             self.screen.add(path)
 
+    def _document_changed(self, document: QueuedDocument) -> None:
+        for screen in self._screens_of(View.DOCUMENTS):
+            screen.document_changed(document)
+
     # Settings
 
     def on_settings_screen_changed(self) -> None:
@@ -215,7 +225,7 @@ class HymtApp(App[None], inherit_bindings=False):
         chosen = next((model for model in self.environment.models if model.ref == ref), None)
         if chosen is not None:
             self.translate_screen.use_model(chosen)
-            for screen in self._screens_of(View.MODELS):
+            for screen in (*self._screens_of(View.MODELS), *self._screens_of(View.DOCUMENTS)):
                 screen.model_in_use(ref)
             self.show_notice(Notice(self.environment.wording("models.now", model=ref)))
 

@@ -36,11 +36,22 @@ from hymt_local.tui.wording import Wording
 
 _NAME_CELLS, _VALUE_CELLS = 18, 24
 LATER = frozenset(
-    {"threads", "context_length", "gpu_layers", "memory_check", "log_level", "offline", "ui_language", "rtl"}
+    {
+        "threads",
+        "context_length",
+        "gpu_layers",
+        "kv_type",
+        "slots",
+        "deterministic",
+        "memory_check",
+        "resident",
+        "log_level",
+        "offline",
+        "ui_language",
+        "rtl",
+    }
 )
 """Settings that a running program has used already."""
-ELSEWHERE = frozenset({"pair_models"})
-"""Settings that are no single value; the command line writes them."""
 
 
 class SettingsScreen(ListScreen):
@@ -78,7 +89,7 @@ class SettingsScreen(ListScreen):
 
     def row_chosen(self, key: str) -> None:
         """Turn a switch over; ask for any other value."""
-        if key in ELSEWHERE:
+        if isinstance(self._value(key), dict | tuple):  # the command line writes them
             self.show_notice(Notice(self.wording("settings.elsewhere"), is_warning=True))
         elif isinstance(self._value(key), bool):
             self._write(key, "false" if self._value(key) else "true")
@@ -193,7 +204,9 @@ class SettingsScreen(ListScreen):
     def _text_of(self, value: object) -> str:
         if isinstance(value, bool):
             return self.wording("settings.on" if value else "settings.off")
-        return self.wording("settings.unset") if value is None or value == {} else str(value)
+        if value is None or value in ({}, (), []):
+            return self.wording("settings.unset")
+        return ", ".join(map(str, value)) if isinstance(value, tuple | list | dict) else str(value)
 
     def _choices(self, name: str) -> list[str]:
         """Return the values that a setting can take, where there are only so many."""
