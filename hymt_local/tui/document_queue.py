@@ -254,6 +254,7 @@ def _run(
 ) -> None:
     """Run one document to its end on this thread."""
     from hymt_local.document_jobs.events import DocumentOptions, DocumentTask
+    from hymt_local.document_jobs.journal import journal_path
     from hymt_local.document_jobs.run import run_document
     from hymt_local.documents.base import Languages
 
@@ -268,7 +269,7 @@ def _run(
         ),
         model_identity=_identity(environment, document.model),
         replaces=document.replaces,
-        resumes=True,
+        resumes=journal_path(application.paths.state_dir, document.target.resolve()).exists(),
     )
     for event in run_document(task, stoppable, state_dir=application.paths.state_dir):
         report(event)

@@ -135,7 +135,7 @@ class DocumentsScreen(ListScreen):
             self.row_chosen(self.key)
 
     def row_chosen(self, key: str) -> None:
-        """Open the output with the system's program for it."""
+        """Open the output with the system's program for it; where there is none, copy its path."""
         document = self._queue.of(key)
         if document is None:
             return
@@ -149,9 +149,10 @@ class DocumentsScreen(ListScreen):
         search_path = self.environment.search_path
         opener = next((found for name in _OPENERS if (found := shutil.which(name, path=search_path))), None)
         is_opened = opener is not None and await asyncio.to_thread(_is_opened, opener, path)
-        self.app.copy_to_clipboard(str(path))
-        key = "documents.opened" if is_opened else "documents.path_copied"
-        self.show_notice(Notice(self.wording(key, file=str(path))))
+        if is_opened:
+            self.show_notice(Notice(self.wording("documents.opened", file=str(path))))
+        else:
+            self.app.copy_to_clipboard(str(path))  # its message says what became of it
 
     # What is shown
 
@@ -177,10 +178,10 @@ class DocumentsScreen(ListScreen):
         area = self.query_one(StatusArea)
         running = next((each for each in self._queue.documents if each.phase is DocumentPhase.RUNNING), None)
         if running is not None:
-            area.show_state(self._progress(running))
+            self.show_state(self._progress(running))
         else:
             text = self.wording("documents.paused" if self._queue.is_paused else "documents.ready")
-            area.show_state(Content.styled(text, "$foreground-muted"))
+            self.show_state(Content.styled(text, "$foreground-muted"))
         source = self._source_lang or self.wording("languages.detect")
         area.show_advice(Content.styled(f"{source} → {self._target_lang} · {self._model}", "$foreground-muted"))
 

@@ -30,7 +30,7 @@ from hymt_local.sanitize import sanitize
 from hymt_local.tui.environment import Environment
 from hymt_local.tui.keymap import SETTINGS_COMMANDS, bindings, every_command
 from hymt_local.tui.list_screen import ListRow, ListScreen, cell, fact_lines
-from hymt_local.tui.status import Notice, StatusArea
+from hymt_local.tui.status import Notice
 from hymt_local.tui.views import View
 from hymt_local.tui.wording import Wording
 
@@ -75,7 +75,7 @@ class SettingsScreen(ListScreen):
         self._show_settings()
         file = self.environment.application.paths.config_file
         text = self.wording("settings.file", file=sanitize(str(file)))
-        self.query_one(StatusArea).show_state(Content.styled(text, "$foreground-muted"))
+        self.show_state(Content.styled(text, "$foreground-muted"))
 
     def on_screen_resume(self) -> None:
         """Show what was changed elsewhere, such as the theme."""
