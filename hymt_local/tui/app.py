@@ -45,6 +45,8 @@ NO_COLOUR_THEME = "ansi-dark"
 
 _DEFAULT_MODE = "_default"
 """Textual's name for the mode of the first screen, which is the translate view."""
+_KEEP_ORDER, _LET_ORDER = "\x1b[8l", "\x1b[8h"
+"""Bidirectional support mode (BDSM, ECMA-48): explicit while this program orders rows itself, implicit afterwards."""
 _GRACE_S = 2.0
 """A terminal that is gone may block what is still written to it: then the process ends without asking."""
 
@@ -90,6 +92,8 @@ class HymtApp(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Answer signals by leaving in order."""
+        if self.environment.terminal.rtl == "visual":
+            self._write_control(_KEEP_ORDER)
         if not self.is_headless and sys.platform != "win32":
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGHUP):
@@ -109,6 +113,8 @@ class HymtApp(App[None], inherit_bindings=False):
 
     async def on_unmount(self) -> None:
         """Keep the text, and finish writing the history."""
+        if self.environment.terminal.rtl == "visual":
+            self._write_control(_LET_ORDER)
         self.downloads.stop_all()
         self.documents.stop()
         self.translate_screen.end()
@@ -128,12 +134,17 @@ class HymtApp(App[None], inherit_bindings=False):
 
     def _copy_through_tmux(self, text: str) -> None:
         """Send the same once more wrapped for the terminal around tmux, which drops the plain one by default."""
-        if "TMUX" not in self.environment.environ or self._driver is None:
+        if "TMUX" not in self.environment.environ:
             return
         from base64 import b64encode
 
         inner = f"\x1b]52;c;{b64encode(text.encode()).decode()}\x07".replace("\x1b", "\x1b\x1b")
-        self._driver.write(f"\x1bPtmux;{inner}\x1b\\")
+        self._write_control(f"\x1bPtmux;{inner}\x1b\\")
+
+    def _write_control(self, sequence: str) -> None:
+        """Send the terminal a command of our own."""
+        if self._driver is not None:
+            self._driver.write(sequence)
 
     # Views
 
