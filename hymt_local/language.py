@@ -170,13 +170,18 @@ def match_language(text: str, *, supported: Sequence[str] | None = None) -> str:
     Raises:
         LanguageError: unknown, or not among `supported`; the hint names the nearest languages.
     """
-    tag = _names().get(_fold(text)) or _match_tag(text)
+    tag = find_language(text)
     accepted = LANGUAGES if supported is None else tuple(get_language(each) for each in supported)
     if tag is None:
         raise _unknown(text, accepted)
     if supported is not None and tag not in supported:
         raise LanguageError(f"the model does not speak {get_language(tag).english} ({tag})", hint=_LIST_HINT)
     return tag
+
+
+def find_language(text: str) -> str | None:
+    """Return the tag that `text` names, as `match_language` finds it, or None; cheap when there is none."""
+    return _names().get(_fold(text)) or _match_tag(text)
 
 
 @cache

@@ -14,7 +14,16 @@ from hymt_local.cli.diagnostics import ProgressLine
 from hymt_local.cli.file_report import Presentation
 from hymt_local.cli.interruption import closing
 from hymt_local.cli.translate import AUTO, sampling_of
-from hymt_local.errors import EXIT_DONE, CancelledError, DocumentError, EngineError, ModelError, UsageError
+from hymt_local.errors import (
+    EXIT_DONE,
+    CancelledError,
+    DocumentError,
+    EngineError,
+    LanguageError,
+    ModelError,
+    ServerError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +33,7 @@ if TYPE_CHECKING:
     from hymt_local.jobs import Service
 
 _SAMPLE_BYTES = 8000
-_ENDS_THE_RUN = frozenset({ModelError.exit_status, EngineError.exit_status, CancelledError.exit_status})
+_ENDS_THE_RUN = frozenset(kind.exit_status for kind in (ModelError, EngineError, ServerError, CancelledError))
 """What fails one document for such a reason would fail the next one too."""
 
 
@@ -152,9 +161,7 @@ def _tasks(app: Application, paths: Sequence[str], *, wish: Wish, presentation: 
     target_lang = match_language(app.settings.target_lang)
     if wish.format_name:
         format_named(wish.format_name)
-    selection = select(
-        paths, target_lang=target_lang, is_recursive=wish.is_recursive, takes_all=wish.format_name is not None
-    )
+    selection = select(paths, is_recursive=wish.is_recursive, takes_all=wish.format_name is not None)
     if selection.n_unknown:
         presentation.note(f"{selection.n_unknown} file(s) of other types are left out")
     pairs = place_targets(selection.files, target_lang=target_lang, output=wish.output)
@@ -203,7 +210,7 @@ def _preview(app: Application, tasks: Sequence[DocumentTask], *, presentation: P
         name = app.resolve_model(task.options.model).ref
         try:
             found = preview_document(task, app.foresee, state_dir=state_dir, speeds=speeds, model=name)
-        except DocumentError as error:
+        except (DocumentError, LanguageError) as error:
             status = max(status, presentation.refused(task, error.report()))
         else:
             presentation.preview(found)

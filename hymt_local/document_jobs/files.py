@@ -87,11 +87,12 @@ def _check_is_other(target: Path, *, source: Path) -> None:
             raise DocumentError(f"the output would overwrite the original {source}", hint="name another output: `-o`")
 
 
-def check_may_write(target: Path, *, replaces: bool, written: str | None) -> bool:
+def check_may_write(target: Path, *, shown: Path, replaces: bool, written: str | None) -> bool:
     """Tell whether an existing target is to be replaced.
 
     Args:
         target: The output, claimed.
+        shown: Its name as the user wrote it.
         replaces: The user said so.
         written: Digest of the output that an earlier run of the same job wrote; replacing that loses nothing.
 
@@ -105,9 +106,9 @@ def check_may_write(target: Path, *, replaces: bool, written: str | None) -> boo
         return True
     if written is not None:
         raise DocumentError(
-            f"{target} was changed since it was translated", hint="`--force` overwrites it, `-o` names another output"
+            f"{shown} was changed since it was translated", hint="`--force` overwrites it, `-o` names another output"
         )
-    raise DocumentError(f"{target} exists already", hint="`--force` overwrites it, `-o` names another output")
+    raise DocumentError(f"{shown} exists already", hint="`--force` overwrites it, `-o` names another output")
 
 
 def digest_of(path: Path) -> str | None:

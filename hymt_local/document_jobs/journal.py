@@ -11,6 +11,7 @@ import hashlib
 import json
 import logging
 import os
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -35,7 +36,7 @@ def journal_path(state_dir: Path, target_path: Path) -> Path:
 
 
 def key_of(task: DocumentTask, data: bytes, *, format_name: str) -> str:
-    """Return a digest of everything that shapes the targets of a document."""
+    """Return a digest of everything that shapes the output of a document."""
     options = task.options
     parts = [
         VERSION,
@@ -46,6 +47,8 @@ def key_of(task: DocumentTask, data: bytes, *, format_name: str) -> str:
         options.model,
         task.model_identity,
         asdict(options.sampling) if options.sampling else None,
+        options.is_bilingual,
+        options.sets_metadata,
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
@@ -139,8 +142,15 @@ class Journal:
         self.fault = ""
         """Why it is not kept, in one line; empty while all is well."""
         self._has_language = remains is not None and remains.known.source_lang is not None
+        try:
+            self._begin(remains)
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, remains: Remains | None) -> None:
         with self._forgiving():
-            self._stream = _open_private(path)
+            self._stream = _open_private(self._path)
             self._stream.truncate(remains.size if remains else 0)
             if remains is None:
                 self._write(self._header)
@@ -159,14 +169,20 @@ class Journal:
             self._has_language = True
             self._append({"source_lang": source_lang})
 
+    def announce(self, data: bytes) -> None:
+        """Record the output that is about to be written: a run that dies right after it must know it for its own."""
+        self._append({"written": hashlib.sha256(data).hexdigest(), "is_complete": False})
+
     def finish(self, data: bytes, *, is_complete: bool) -> None:
-        """Record the output that was written; of a complete one, the texts are not needed any more."""
-        record = {"written": hashlib.sha256(data).hexdigest(), "is_complete": is_complete}
-        if is_complete and self._stream is not None:
-            with self._forgiving():
-                self._stream.truncate(0)
-                self._write(self._header)
-        self._append(record)
+        """Note that the output was written; of a complete one, the texts are not needed any more."""
+        if not is_complete or self._stream is None:
+            return
+        record = {"written": hashlib.sha256(data).hexdigest(), "is_complete": True}
+        with self._forgiving():
+            descriptor, temporary = tempfile.mkstemp(dir=self._path.parent)
+            with os.fdopen(descriptor, "wb") as stream:
+                stream.writelines(map(_line, (self._header, record)))
+            Path(temporary).replace(self._path)
 
     def close(self) -> None:
         """Bring everything to the disk; closing twice is fine."""
@@ -187,7 +203,7 @@ class Journal:
 
     def _write(self, record: dict[str, Any]) -> None:
         assert self._stream is not None
-        self._stream.write(json.dumps(record, ensure_ascii=False).encode() + b"\n")
+        self._stream.write(_line(record))
 
     def _sync(self) -> None:
         assert self._stream is not None
@@ -202,6 +218,10 @@ class Journal:
             self.fault = f"this run cannot be resumed: {error.strerror or error} ({self._path})"
             self.n_kept = 0
             _logger.warning("%s", self.fault)
+
+
+def _line(record: dict[str, Any]) -> bytes:
+    return json.dumps(record, ensure_ascii=False).encode() + b"\n"
 
 
 def _open_private(path: Path) -> BinaryIO:

@@ -223,7 +223,8 @@ class _FileRun:
             if remains and remains.is_complete and digest_of(target) == remains.written:
                 yield DocumentSkipped(task.target_path)
                 return
-            replaces = check_may_write(target, replaces=task.replaces, written=remains.written if remains else None)
+            written = remains.written if remains else None
+            replaces = check_may_write(target, shown=task.target_path, replaces=task.replaces, written=written)
             yield from self._translate(data, found, target=target, key=key, remains=remains, replaces=replaces)
 
     def _remains(self, target: Path, *, key: str) -> Remains | None:
@@ -263,6 +264,8 @@ class _FileRun:
             yield opened.started()
             yield from _drive(opened, self._service)
             finished = opened.finished(elapsed_s=self._now() - started_at)
+            if self._journal:
+                self._journal.announce(finished.data)
             write_output(finished.data, target, source=task.source_path, replaces=replaces)
             if self._journal:
                 self._journal.finish(finished.data, is_complete=not finished.report.failed)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 
+from hymt_local.catalog import ALL_TAGS
 from hymt_local.documents.registry import FORMATS
 from hymt_local.errors import UsageError
 
@@ -33,7 +34,7 @@ class Selection:
     """Files in folders that are no documents of a known format."""
 
 
-def select(paths: Sequence[str], *, target_lang: str, is_recursive: bool, takes_all: bool = False) -> Selection:
+def select(paths: Sequence[str], *, is_recursive: bool, takes_all: bool = False) -> Selection:
     """Return the documents that paths, folders and patterns name, each once, in the order of the command line.
 
     From folders come the files of known formats, hidden ones and the results of earlier runs left out. A named file is
@@ -41,7 +42,6 @@ def select(paths: Sequence[str], *, target_lang: str, is_recursive: bool, takes_
 
     Args:
         paths: As the user wrote them.
-        target_lang: Tells which files are results of earlier runs.
         is_recursive: Folders in folders too; links to folders are not followed.
         takes_all: The format is named, so that unknown extensions count as well.
 
@@ -57,8 +57,7 @@ def select(paths: Sequence[str], *, target_lang: str, is_recursive: bool, takes_
             continue
         documents = [each for each in inside if takes_all or is_known(each.source)]
         names = {each.source for each in documents}
-        results = {default_target(each, target_lang) for each in names}
-        wanted = [each for each in documents if each.source not in results]
+        wanted = [each for each in documents if not _is_result(each.source, names)]
         n_unknown += len(inside) - len(documents)
         if not wanted:
             hint = "" if is_recursive else "`--recursive` looks into the folders below; "
@@ -68,6 +67,16 @@ def select(paths: Sequence[str], *, target_lang: str, is_recursive: bool, takes_
         for each in wanted:
             found.setdefault(os.path.normpath(each.source.absolute()), each)
     return Selection(tuple(found.values()), n_unknown)
+
+
+def _is_result(path: Path, names: Set[Path]) -> bool:
+    """Tell whether a file is the translation of another one: `report.fr.md` beside `report.md`."""
+    lang = path.with_suffix("").suffix.removeprefix(".")
+    if lang not in ALL_TAGS:
+        return False
+    stem = path.name.removesuffix(f".{lang}{path.suffix}")
+    suffixes = [path.suffix, *(source for source, target in _SUFFIX_OF_TARGET.items() if target == path.suffix)]
+    return any(path.with_name(stem + suffix) in names for suffix in suffixes)
 
 
 def _inside(written: str, *, is_recursive: bool) -> list[Selected] | None:

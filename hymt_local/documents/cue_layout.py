@@ -26,8 +26,8 @@ class CueLimits:
 
 MARKUP = re.compile(r"</?[A-Za-z0-9][^<>\n]*>|\{\\[^{}\n]*\}")
 """What takes no room on the screen: tags, timestamps and `{\\an8}`."""
-_SPEAKER = re.compile(r"(?:</?[A-Za-z0-9][^<>\n]*>|\{\\[^{}\n]*\}|\s)*[-‐–—](?![-‐–—])")
-_JOINED_SPEAKERS = re.compile(r"(?<=\S)\s+(?=[-‐–—]\s?\w)")
+_SPEAKER = re.compile(r"(?:</?[A-Za-z0-9][^<>\n]*>|\{\\[^{}\n]*\}|\s)*[-‐–—](?![-‐–—])|<v[ .\t]")
+_JOINED_SPEAKERS = re.compile(r"(?<=\S)\s+(?=[-‐–—]\s?\w|<v[ .\t])")
 # No line begins or ends with these.
 _CLOSERS = frozenset("、。，．：；！？）」』】〉》〕］｝”’…ー々ぁぃぅぇぉっゃゅょァィゥェォッャュョ!?,.:;)]}%")
 _OPENERS = frozenset("（「『【〈《〔［｛“‘([{")
@@ -49,7 +49,7 @@ def cells(text: str) -> int:
 
 
 def is_speaker_line(line: str) -> bool:
-    """Tell whether a line begins with the dash of a speaker."""
+    """Tell whether a line begins with the dash or the tag of a speaker."""
     return _SPEAKER.match(line) is not None
 
 
@@ -97,7 +97,7 @@ def _with_speakers(lines: list[str], source_speakers: Sequence[str]) -> list[str
     if len(lines) < n_speakers:
         lines = [part for line in lines for part in _JOINED_SPEAKERS.split(line)]
     if len(lines) == n_speakers and not any(is_speaker_line(line) for line in lines[1:]):
-        dash = re.search(r"[-‐–—]\s?", source_speakers[-1])
+        dash = re.match(r"[-‐–—]\s?", source_speakers[-1])
         return [line if is_speaker_line(line) else (dash.group() if dash else "") + line for line in lines]
     return lines
 

@@ -144,11 +144,10 @@ def unit_of(part: HtmlPart, unit_id: str, line: int, context: HtmlContext) -> Un
 def beside(page: HtmlPage, part: HtmlPart, target: str, target_lang: str) -> Patch:
     """Return what puts a target after its source: a copy of its block, or behind a line break in it."""
     body = page.written(part, target)
-    if isinstance(part, AttributePart) or part.is_plain:
-        source = part.span.of(page.text)
-        if isinstance(part, AttributePart):
-            body = page.written(part, f"{part.text} / {target}") if not part.protected else source
-            return Patch(part.span, body)
+    source = part.span.of(page.text)
+    if isinstance(part, AttributePart):
+        return Patch(part.span, f"{source} / {body}" if part.quote else f'"{source} / {body[1:]}')
+    if part.is_plain:
         return Patch(part.span, f"{source} / {body}")
     marked = f'lang="{html.escape(target_lang)}"' + (' dir="rtl"' if is_rtl(target_lang) else "")
     body = _TAG.sub(lambda tag: _IDENTITY.sub("", tag.group()), body)

@@ -73,7 +73,7 @@ class _Scanner:
         self.last_seen: dict[str, int] = {}
 
     def find(self, terminator: str, start: int) -> int:
-        """Return where a terminator ends; -1 without one, at once: scanning for it again and again would be quadratic."""
+        """Return where a terminator ends; -1 without one, at once, however often it is asked for."""
         if terminator not in self.last_seen:
             self.last_seen[terminator] = self.text.rfind(terminator)
         if self.last_seen[terminator] < start:

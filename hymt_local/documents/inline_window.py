@@ -9,7 +9,7 @@ from typing import Protocol
 
 from hymt_local.segment import ProtectedSpan, Span
 
-_MAX_ALTERNATIVES = 40
+_UNWRITABLE = re.compile(r"[\x00-\x08\x0e-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 _MAX_WRAPS = 16
 """Layers taken off; what is wrapped more often keeps the rest."""
 
@@ -33,7 +33,7 @@ class Placed(Protocol):
 
     @property
     def text(self) -> str:
-        """What a reader sees of a literal."""
+        """What a reader reads of it: literals, and markup that is a word of the sentence, such as code."""
 
 
 def text_window(events: Sequence[Placed]) -> tuple[int, int]:
@@ -53,20 +53,23 @@ def has_letters(events: Iterable[Placed]) -> bool:
     return any(character.isalpha() for event in events if event.role is Role.LITERAL for character in event.text)
 
 
+def unwritable(target: str) -> str | None:
+    """Say in one line which character of a target no text document can hold; None for none."""
+    match = _UNWRITABLE.search(target)
+    return f"it holds the character U+{ord(match.group()):04X}, which is no text" if match else None
+
+
 def find_marks(text: str, marks: frozenset[str]) -> list[Span]:
     """Return where these strings stand in a text, the longest at each place; in linear time however many they are."""
     if not marks:
         return []
-    if len(marks) <= _MAX_ALTERNATIVES:
-        ordered = sorted(marks, key=lambda mark: (-len(mark), mark))
-        return [Span(*match.span()) for match in re.finditer("|".join(map(re.escape, ordered)), text)]
     lengths = sorted({len(mark) for mark in marks}, reverse=True)
-    first = re.compile("[" + re.escape("".join({mark[0] for mark in marks})) + "]")
+    first = re.compile("[" + re.escape("".join(sorted({mark[0] for mark in marks}))) + "]")
     found: list[Span] = []
     position = 0
     while match := first.search(text, position):
         start = match.start()
-        length = next((length for length in lengths if text[start : start + length] in marks), 0)
+        length = next((len(mark) for n in lengths if (mark := text[start : start + n]) in marks), 0)
         if length:
             found.append(Span(start, start + length))
         position = start + max(length, 1)
@@ -95,7 +98,7 @@ def _n_textless(events: Sequence[Placed], indexes: Iterable[int], opening: Role)
     depth = n_textless = 0
     for n_read, index in enumerate(indexes, start=1):
         event = events[index]
-        if event.role is Role.LITERAL and event.text.strip():
+        if event.text.strip():
             break
         if event.role in (Role.OPEN, Role.CLOSE):
             depth += 1 if event.role is opening else -1

@@ -8,6 +8,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import cache
 from typing import Literal
 
 from markdown_it import MarkdownIt
@@ -108,8 +109,9 @@ class Lines:
         return bisect_right(self.starts, offset) - 1
 
 
+@cache
 def markdown_parser() -> MarkdownIt:
-    """Return a parser of our dialect; its inline part is used apart from the block part."""
+    """Return the parser of our dialect; its inline part is used apart from the block part. It keeps no state."""
     markdown = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).enable(["table", "strikethrough"])
     interrupts: RuleOptionsType = {"alt": ["paragraph", "reference", "blockquote", "list"]}
     markdown.block.ruler.before("fence", "math_block", _math_block, interrupts)
@@ -136,16 +138,6 @@ def block_skeleton(tokens: Sequence[Token]) -> Sequence[int]:
 def _token_hash(token: Token) -> int:
     content = "" if token.type in ("inline", "html_block") else token.content
     return hash((token.type, token.tag, token.markup, token.info, content, str(token.attrs or "")))
-
-
-def token_lines(tokens: Sequence[Token]) -> Sequence[int]:
-    """Return the first line of each token, or of the one before it that has one."""
-    lines = array("l")
-    line = 0
-    for token in tokens:
-        line = token.map[0] if token.map else line
-        lines.append(line)
-    return lines
 
 
 def check_nesting(tokens: Sequence[Token]) -> None:

@@ -21,7 +21,12 @@ from hymt_local.documents.markdown_inline import Event, parse_inline
 from hymt_local.documents.patching import Patch, apply_patches
 from hymt_local.segment import ProtectedSpan, Span, TokenKind
 
-_MARKUP = re.compile(r"[\\`*_\[\]<&~$|{#]|!(?=\[)|(?<![\w:]):(?=[\w+-]+:)|^[-+=#>!:]|(?<=\d)[.)](?=\s|$)")
+# What can become markup, and what in doubt could: a target is written with the first before the second is tried.
+_MARKUP = re.compile(
+    r"\\(?=[!-/:-@\[-`{-~]|$)|(?<!\w)_|_(?!\w)|\*(?!\s)|(?<!\s)\*|[`\[\]]|<(?=[A-Za-z/!?])|&(?=#?\w{1,32};)|~(?=~)|(?<=~)~"
+    r"|\$(?=\S)|\{(?=[\w{%#.:])|!(?=\[)|(?<![\w:]):(?=[\w+-]+:)|^[-+=#>!:|~]|(?<!\S)#(?=#*$)|(?<=^\d)[.)](?=\s|$)"
+)
+_DOUBTFUL = re.compile(r"[\\`*_\[\]<&~$|{#]|!(?=\[)|:|^[-+=>!]|(?<=\d)[.)](?=\s|$)")
 _LINE_START = re.compile(r"[-+=#>!:|~`*\d]|\[[ xX^!]")
 _ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
 _LINE_BREAKS = re.compile(r"[ \t]*[\r\n\v\f\x85\u2028\u2029]\s*")
@@ -216,13 +221,14 @@ def _candidates(pieces: list[Piece]) -> Iterator[tuple[list[Piece], list[Piece]]
     yield pieces, pieces
     if mended != pieces:
         yield mended, mended
-    yield pieces, _escaped(pieces)
-    if mended != pieces:
-        yield mended, _escaped(mended)
+    for pattern in (_MARKUP, _DOUBTFUL):
+        yield pieces, _escaped(pieces, pattern)
+        if mended != pieces:
+            yield mended, _escaped(mended, pattern)
 
 
-def _escaped(pieces: Sequence[Piece]) -> list[Piece]:
-    return [piece if piece.is_markup else Piece(_MARKUP.sub(r"\\\g<0>", piece.text)) for piece in pieces]
+def _escaped(pieces: Sequence[Piece], pattern: re.Pattern[str]) -> list[Piece]:
+    return [piece if piece.is_markup else Piece(pattern.sub(r"\\\g<0>", piece.text)) for piece in pieces]
 
 
 def _wrapped(pieces: Sequence[Piece], unit: InlineUnit) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from hymt_local.errors import DocumentError
 
@@ -66,6 +67,7 @@ def usual_plural_forms(target_lang: str) -> PluralForms:
     return parse_plural_forms(_USUAL.get(target_lang, _NOT_ONE))
 
 
+@lru_cache(maxsize=64)
 def parse_plural_forms(field: str) -> PluralForms:
     """Read the value of the header field `Plural-Forms`.
 

@@ -118,18 +118,17 @@ class _Slot:
     example: str = ""
     """The number that stands for `directive` in the unit's text."""
     directive: str = ""
-    is_only_number: bool = False
-    """Whether no other number takes this form: its translation may do without the number."""
+    may_be_left_out: bool = False
+    """Whether no other number takes this form, so that its translation may do without the directive."""
 
     def restored(self, target: str) -> str | None:
         """Return a target with its directive back; None when the number is gone or is there twice."""
-        if not self.directive:
-            return target
-        restored = replace_number(target, self.example, self.directive, kept=self.rules.pattern)
-        if restored is None and self.is_only_number:
-            found = number_spans(target, self.example, kept=self.rules.pattern)
-            return None if found else target
-        return restored
+        restored: str | None = target
+        if self.directive:
+            restored = replace_number(target, self.example, self.directive, kept=self.rules.pattern)
+            is_gone = restored is None and not number_spans(target, self.example, kept=self.rules.pattern)
+            restored = target if is_gone and self.may_be_left_out else restored
+        return None if restored is None else self.rules.in_order(self.template, restored)
 
 
 def _slots(entry: PoEntry, forms: PluralForms) -> Iterator[_Slot]:
@@ -163,8 +162,8 @@ def _slot(entry: PoEntry, number: int, rules: FormatRules, *, plural: PluralSlot
     )
     lead = value[: len(value) - len(value.lstrip())]
     trail = value[len(value.rstrip()) :] if template else ""
-    is_only = plural is not None and plural.next_example is None
-    return _Slot(unit, entry, number, template, lead, trail, rules, example, directive, is_only)
+    may_be_left_out = plural is not None and plural.next_example is None and rules.may_leave_out(directive, template)
+    return _Slot(unit, entry, number, template, lead, trail, rules, example, directive, may_be_left_out)
 
 
 def _note(entry: PoEntry) -> str:
@@ -215,7 +214,7 @@ class PoDocument:
         restored = slot.restored(target)
         if restored is None:
             return f"the number {slot.example} must stand in the translation once"
-        return slot.rules.fault(slot.template, restored, optional=slot.directive if slot.is_only_number else "")
+        return slot.rules.fault(slot.template, restored, optional=slot.directive if slot.may_be_left_out else "")
 
     def merge(self, targets: Mapping[str, str], options: MergeOptions) -> Merged:
         """Fill messages of which every missing form has a target; remove what a filled message no longer needs."""

@@ -52,7 +52,10 @@ _GROUP_OF_FLAG = {
     "python-brace-format": TokenGroup.PYTHON_BRACE,
 }
 _ESCAPES = frozenset({"%%", "{{", "}}", "~~"})
-_HAS_PLACE = re.compile(r"%(?:\d+\$|\(|<(?!PRI)|\{)|\{[^{}]")
+_HAS_PLACE = re.compile(r"%(?:\d+\$|\(|<(?!PRI)|\{)|\{[^{}:!]")
+_ORDERED_FAMILIES = frozenset({"printf", "ruby", "brace", "lisp", "any"})
+_UNNUMBERED = re.compile(r"%(?!\d+\$|[(<{])[^*]*$")
+_NUMBERING_FLAGS = frozenset({"c-format", "objc-format", "php-format", "java-printf-format"})
 _NEVER = re.compile(r"(?!)")
 _WHOLE_NUMBER = re.compile(r"[diu]$|<PRI[diu]\w+>$|%L?n$")
 _COUNTS = re.compile(r"(?:^|_)(?:n|num|number|count|counter|total|amount|quantity)(?:$|_)|(?:count|num)", re.IGNORECASE)
@@ -67,6 +70,10 @@ class FormatRules:
     """Matches directives and escapes such as `%%`."""
     strays: str
     """Characters that mean nothing outside a directive and break the message there."""
+    is_ordered: bool
+    """Whether directives without a name or number print the arguments in turn."""
+    can_number: bool
+    """Whether directives can say which argument they print: `%2$s`."""
     groups: frozenset[TokenGroup]
 
     def directives(self, text: str) -> list[str]:
@@ -82,17 +89,49 @@ class FormatRules:
         wanted, found = self.directives(source), self.directives(target)
         if optional and optional in wanted and optional not in found:
             wanted.remove(optional)
+        if not self._is_numbered_anew(wanted, found) and (difference := self._difference(wanted, found)):
+            return difference
+        if self._n_strays(target) != self._n_strays(source):
+            return f"{' or '.join(self.strays)} outside a format directive"
+        return None
+
+    def _difference(self, wanted: list[str], found: list[str]) -> str | None:
         lost, added = Counter(wanted) - Counter(found), Counter(found) - Counter(wanted)
         if lost or added:
             words = [f"lost {each}" for each in lost] + [f"added {each}" for each in added]
             return f"format directives differ: {', '.join(words)}"
-        if [each for each in wanted if not _HAS_PLACE.match(each)] != [
-            each for each in found if not _HAS_PLACE.match(each)
-        ]:
+        in_turn = ([each for each in directives if not _HAS_PLACE.match(each)] for directives in (wanted, found))
+        if self.is_ordered and next(in_turn) != next(in_turn):
             return "format directives without a number or name are in another order"
-        if self._n_strays(target) != self._n_strays(source):
-            return f"{' or '.join(self.strays)} outside a format directive"
         return None
+
+    def _is_numbered_anew(self, wanted: list[str], found: list[str]) -> bool:
+        """Tell whether these are the source's directives with their places, as `in_order` writes them."""
+        numbered = sorted(f"%{place}${directive[1:]}" for place, directive in enumerate(wanted, start=1))
+        return self.can_number and bool(wanted) and sorted(found) == numbered
+
+    def in_order(self, source: str, target: str) -> str:
+        """Return a target whose directives stand in another order with the place of each argument in it.
+
+        Only where the format can, and where it is clear which is which.
+        """
+        wanted, found = self.directives(source), self.directives(target)
+        is_clear = len(set(wanted)) == len(wanted) and sorted(wanted) == sorted(found)
+        if not (self.can_number and is_clear) or wanted == found or any(not _UNNUMBERED.match(each) for each in wanted):
+            return target
+
+        def numbered(match: re.Match[str]) -> str:
+            directive = match.group()
+            return directive if directive in _ESCAPES else f"%{wanted.index(directive) + 1}${directive[1:]}"
+
+        return self.pattern.sub(numbered, target)
+
+    def may_leave_out(self, directive: str, source: str) -> bool:
+        """Tell whether a message may do without a directive: one with a name, or the last."""
+        if directive.startswith("%") and not directive.startswith(("%(", "%<", "%{")):
+            directives = self.directives(source)
+            return _UNNUMBERED.match(directive) is not None and directives[-1:] == [directive]
+        return True
 
     def _n_strays(self, text: str) -> int:
         rest = self.pattern.sub(" ", text)
@@ -108,10 +147,16 @@ def format_rules(flags: frozenset[str]) -> FormatRules:
     groups = {_GROUP_OF_FLAG[flag] for flag in formats if flag in _GROUP_OF_FLAG}
     families = sorted({_FAMILY_OF_FLAG.get(flag, "any") for flag in formats})
     if not families:
-        return FormatRules(_NEVER, "", frozenset({TokenGroup.TEXT}))
+        return FormatRules(_NEVER, "", is_ordered=False, can_number=False, groups=frozenset({TokenGroup.TEXT}))
     pattern = re.compile("|".join(_FAMILIES[family][0] for family in families))
     strays = "".join(_FAMILIES[family][1] for family in families)
-    return FormatRules(pattern, strays, frozenset({TokenGroup.TEXT, *groups}))
+    return FormatRules(
+        pattern,
+        strays,
+        is_ordered=not _ORDERED_FAMILIES.isdisjoint(families),
+        can_number=formats <= _NUMBERING_FLAGS,
+        groups=frozenset({TokenGroup.TEXT, *groups}),
+    )
 
 
 def count_directive(directives: Collection[str]) -> str:

@@ -262,10 +262,11 @@ def style_of(text: str, entries: Sequence[PoEntry], line_end: str) -> PoStyle:
         for string in (entry.source, entry.source_plural, *entry.targets.values()):
             if string is None or string.span.end - string.span.start <= _USUAL_WIDTH_CELLS:
                 continue
-            lines = [line.of(text)[:400] for line in lines_of(string.span.of(text))]
+            written = string.span.of(text)
+            lines = [line.of(written) for line in lines_of(written)]
             if any(len(line) > _USUAL_WIDTH_CELLS + 1 and " " in line.strip('" ') for line in lines):
                 return PoStyle(line_end, 0)
-            if len(lines) > 2:
+            if any(not line.rstrip().endswith('\\n"') for line in lines[1:-1]):
                 return PoStyle(line_end, _USUAL_WIDTH_CELLS)
     return PoStyle(line_end, _USUAL_WIDTH_CELLS)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from hymt_local.documents.base import Format
+from hymt_local.documents.html import HtmlFormat
+from hymt_local.documents.json_catalogue import JsonCatalogueFormat
 from hymt_local.documents.markdown import MarkdownFormat
 from hymt_local.documents.po import PoFormat
 from hymt_local.documents.srt import SrtFormat
@@ -15,9 +17,11 @@ from hymt_local.errors import DocumentError
 FORMATS: tuple[Format, ...] = (
     TextFormat(),
     MarkdownFormat(),
+    HtmlFormat(),
     SrtFormat(),
     VttFormat(),
     PoFormat(),
+    JsonCatalogueFormat(),
 )
 """In the order in which they are shown and asked. Their modules load their parsers when they read."""
 

@@ -212,6 +212,45 @@ class ErrorBody(msgspec.Struct, frozen=True):
     hint: str
 
 
+class FailedPart(msgspec.Struct, frozen=True):
+    """A part of a document that kept its source text."""
+
+    location: str
+    source: str
+    error: ErrorBody
+
+
+class DocumentState(msgspec.Struct, frozen=True):
+    """Where a document stands; units are its paragraphs, cues or messages."""
+
+    id: str
+    name: str
+    state: Literal["running", "done", "failed"]
+    n_units: int | None
+    """None until it is read."""
+    n_done: int
+    n_failed: int
+    characters: int
+    eta_s: float | None
+    source_lang: str | None
+    failed: list[FailedPart]
+    error: ErrorBody | None
+
+
+class FormatItem(msgspec.Struct, frozen=True):
+    """One document format."""
+
+    name: str
+    extensions: list[str]
+    can_be_bilingual: bool
+
+
+class Formats(msgspec.Struct, frozen=True):
+    """What documents may be."""
+
+    formats: list[FormatItem]
+
+
 class ErrorAnswer(msgspec.Struct, frozen=True):
     """Every error of the native interface."""
 

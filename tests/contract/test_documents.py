@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,8 @@ CORPORA: Mapping[str, tuple[str, ...]] = {
 }
 """Format -> files of the shared corpora, as globs."""
 
+END = "QzEndzQ"
+
 Translate = Callable[[Unit, int], str | None]
 """From a unit and its place to its target; None for none."""
 
@@ -51,13 +54,23 @@ def known(request: pytest.FixtureRequest) -> Format:
 @pytest.fixture
 def corpus(known: Format, shared_data: Path) -> Mapping[str, bytes]:
     """The files of one format, the golden samples among them."""
-    paths = [path for pattern in CORPORA.get(known.name, ()) for path in sorted(shared_data.glob(pattern))]
-    paths += sorted((GOLDEN / known.name).glob("*"))
+    paths = sorted((GOLDEN / known.name).glob("*"))
+    paths += [path for pattern in CORPORA.get(known.name, ()) for path in sorted(shared_data.glob(pattern))]
     files = {path.name: path.read_bytes() for path in paths}
     if known.name == "markdown":
         examples = json.loads((shared_data / "commonmark" / "spec-0.31.2.json").read_text(encoding="utf-8"))
-        files |= {f"example {example['example']}": example["markdown"].encode() for example in examples}
+        files |= {f"example {each['number']}": each["markdown"].replace("→", "\t").encode() for each in examples}
     return files
+
+
+def read(known: Format, data: bytes) -> Document:
+    """Read once, for all tests: documents are immutable."""
+    return _read(known.name, data)
+
+
+@cache
+def _read(name: str, data: bytes) -> Document:
+    return format_named(name).read(data, LANGUAGES)
 
 
 def targets_of(document: Document, translate: Translate) -> dict[str, str]:
@@ -70,13 +83,12 @@ def echo(unit: Unit, place: int) -> str:
 
 
 def bracketed(unit: Unit, place: int) -> str:
-    """A target that is unlike all others and keeps what is protected."""
-    return f"⟦{place}·{unit.source.text}⟧"
+    """A target that is unlike all others, keeps what is protected, and can be written in any encoding and markup."""
+    return f"{_mark(place)}{unit.source.text} {END}"
 
 
-def skeleton(document: Document) -> list[str]:
-    """What of a document is left when its texts are taken away, as far as the seam shows it."""
-    return [str(sorted(unit.source.groups)) for unit in document.units]
+BILINGUAL_CATALOGUES = {"po"}
+"""Their documents hold both languages: what is translated may be no unit any more."""
 
 
 # Identity
@@ -91,7 +103,7 @@ def test_d_1_a_document_without_targets_is_what_was_read(known: Format, path: Pa
 def test_d_1_echo_gives_back_every_byte(known: Format, corpus: Mapping[str, bytes]) -> None:
     assert corpus
     for name, data in corpus.items():
-        document = known.read(data, LANGUAGES)
+        document = read(known, data)
         merged = document.merge(targets_of(document, echo), PLAIN)
         assert (name, merged.data) == (name, data)
         assert merged.rejected == {}
@@ -103,7 +115,7 @@ def test_d_1_echo_gives_back_other_line_ends_too(known: Format, corpus: Mapping[
         if b"\r" in original or original.startswith((b"\xff\xfe", b"\xfe\xff")):
             continue
         data = original.replace(b"\n", line_end.encode())
-        document = known.read(data, LANGUAGES)
+        document = read(known, data)
         assert (name, document.merge(targets_of(document, echo), PLAIN).data) == (name, data)
 
 
@@ -111,7 +123,7 @@ def test_d_1_echo_gives_back_other_line_ends_too(known: Format, corpus: Mapping[
 
 
 def test_units_are_unique_stable_and_well_formed(known: Format, corpus: Mapping[str, bytes]) -> None:
-    for name, data in corpus.items():
+    for name, data in _some(corpus):
         units = known.read(data, LANGUAGES).units
         repeated = [unit_id for unit_id, n in Counter(unit.id for unit in units).items() if n > 1]
         assert (name, repeated) == (name, [])
@@ -143,41 +155,54 @@ def fault_of(source: UnitText) -> str | None:
 
 
 def test_d_2_pseudo_changes_every_unit_and_keeps_the_skeleton(known: Format, corpus: Mapping[str, bytes]) -> None:
-    for name, data in corpus.items():
-        document = known.read(data, LANGUAGES)
+    for name, data in _some(corpus):
+        document = read(known, data)
         merged = document.merge(targets_of(document, bracketed), PLAIN)
         encodable = {unit.id: unit for unit in document.units if unit.id not in merged.rejected}
-        again = known.read(merged.data, LANGUAGES)
-        assert (name, skeleton(again)) == (name, skeleton(document))
+        again = known.read(merged.data, LANGUAGES).units
+        if known.name in BILINGUAL_CATALOGUES:
+            assert {_message(unit) for unit in again} <= {_message(unit) for unit in document.units}, name
+        else:
+            assert (name, [_shape(unit) for unit in again]) == (name, [_shape(unit) for unit in document.units])
         text = merged.data.decode(_encoding(merged.data), "replace")
-        assert (name, text.count("⟦") - data.decode(_encoding(data), "replace").count("⟦")) == (name, len(encodable))
+        assert (name, text.count(END)) == (name, len(encodable))
 
 
 def test_v_2_every_target_stands_where_its_source_stood(known: Format, corpus: Mapping[str, bytes]) -> None:
-    for name, data in corpus.items():
-        document = known.read(data, LANGUAGES)
+    for name, data in _some(corpus):
+        document = read(known, data)
         merged = document.merge(targets_of(document, bracketed), PLAIN)
         if merged.rejected:
             continue
         text = merged.data.decode(_encoding(merged.data), "replace")
-        positions = [text.find(_mark(known, place)) for place in range(len(document.units))]
+        positions = [text.find(_mark(place).strip()) for place in range(len(document.units))]
         assert (name, positions) == (name, sorted(positions))
         assert -1 not in positions, name
 
 
 def test_d_2_only_what_is_given_changes(known: Format, corpus: Mapping[str, bytes]) -> None:
     """Each unit alone: taking its target away again gives the document back."""
-    for name, data in corpus.items():
-        document = known.read(data, LANGUAGES)
+    for name, data in _some(corpus):
+        document = read(known, data)
         for unit in document.units[:: 1 + len(document.units) // 5]:
             merged = document.merge({unit.id: bracketed(unit, 7)}, PLAIN)
             text = merged.data.decode(_encoding(data), "replace")
-            n_marks = text.count("⟦7·")
+            n_marks = text.count(_mark(7).strip())
             assert (name, n_marks) == (name, 0 if merged.rejected else 1)
 
 
-def _mark(known: Format, place: int) -> str:
-    return f"⟦{place}·"
+def _message(unit: Unit) -> str:
+    """Return the message of a catalogue that a unit is a plural form of."""
+    return unit.id.partition("[")[0]
+
+
+def _shape(unit: Unit) -> tuple[object, ...]:
+    """What of a unit does not depend on its language."""
+    return sorted(unit.source.groups), [token.kind for token in unit.source.protected]
+
+
+def _mark(place: int) -> str:
+    return f"Qz{place}zQ "
 
 
 def _encoding(data: bytes) -> str:
@@ -208,7 +233,7 @@ def test_v_1_a_mangled_target_never_makes_an_unreadable_document(
     known: Format, corpus: Mapping[str, bytes], kind: str
 ) -> None:
     for name, data in _some(corpus):
-        document = known.read(data, LANGUAGES)
+        document = read(known, data)
         mangled = {unit.id: MANGLED[kind](unit.source.text) for unit in document.units}
         targets = {unit.id: mangled[unit.id] for unit in document.units if _is_let_through(document, unit, mangled)}
         merged = document.merge(targets, PLAIN)
@@ -223,32 +248,32 @@ def _is_let_through(document: Document, unit: Unit, mangled: Mapping[str, str]) 
 
 
 def _some(corpus: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
-    """Yield every own sample and a part of the large corpora."""
+    """Yield the own samples and a part of the large corpora."""
     names = list(corpus)
-    yield from ((name, corpus[name]) for name in names[:: 1 + len(names) // 60])
+    yield from ((name, corpus[name]) for name in names[:: 1 + len(names) // 25])
 
 
 def test_v_1_nothing_is_lost_when_every_unit_fails(known: Format, corpus: Mapping[str, bytes]) -> None:
-    for name, data in corpus.items():
-        document = known.read(data, LANGUAGES)
+    for name, data in _some(corpus):
+        document = read(known, data)
         assert (name, document.merge({}, PLAIN).data) == (name, data)
 
 
 def test_a_few_failed_units_keep_their_source(known: Format, corpus: Mapping[str, bytes]) -> None:
     """Half of the targets, then all: those of the first half do not depend on the others."""
     for name, data in _some(corpus):
-        document = known.read(data, LANGUAGES)
+        document = read(known, data)
         half = document.merge(
             targets_of(document, lambda unit, place: None if place % 2 else bracketed(unit, place)), PLAIN
         )
         text = half.data.decode(_encoding(half.data), "replace")
-        missing = [place for place in range(1, len(document.units), 2) if _mark(known, place) in text]
+        missing = [place for place in range(1, len(document.units), 2) if _mark(place).strip() in text]
         assert (name, missing) == (name, [])
 
 
 def test_d_4_what_the_encoding_lacks_is_rejected_and_nothing_else(known: Format, corpus: Mapping[str, bytes]) -> None:
     for name, data in _some(corpus):
-        document = known.read(data, LANGUAGES)
+        document = read(known, data)
         merged = document.merge(targets_of(document, lambda unit, place: f"{unit.source.text} \ud800"), PLAIN)
         assert (name, set(merged.rejected)) == (name, {unit.id for unit in document.units})
         assert (name, merged.data) == (name, data)
@@ -263,11 +288,11 @@ def test_d_8_a_bilingual_document_holds_source_and_target(known: Format) -> None
     options = MergeOptions(LANGUAGES, is_bilingual=True, sets_metadata=False)
     for path in sorted((GOLDEN / known.name).glob("*")):
         data = path.read_bytes()
-        document = known.read(data, LANGUAGES)
+        document = read(known, data)
         merged = document.merge(targets_of(document, bracketed), options)
         known.read(merged.data, LANGUAGES)
-        text = merged.data.decode(_encoding(data))
-        assert text.count("⟦") == len(document.units) - len(merged.rejected), path.name
+        text = merged.data.decode(_encoding(data), "replace")
+        assert text.count(END) == len(document.units) - len(merged.rejected), path.name
         assert document.merge({}, options).data == data
 
 
@@ -307,7 +332,7 @@ def test_d_6_hostile_bytes_are_refused_or_come_back_the_same(known: Format, data
 
 def assert_identity_or_refusal(known: Format, data: bytes) -> None:
     try:
-        document = known.read(data, LANGUAGES)
+        document = read(known, data)
     except DocumentError:
         return
     assert document.merge(targets_of(document, echo), PLAIN).data == data
@@ -371,7 +396,9 @@ def test_every_format_has_samples() -> None:
 
 
 def test_content_tells_the_format_where_the_extension_does_not(corpus: Mapping[str, bytes], known: Format) -> None:
-    for name, data in corpus.items():
+    if known.name == "markdown":
+        return  # any text is Markdown, HTML too
+    for name, data in _some(corpus):
         for other in FORMATS:
             if other.sniffs(data[:4096]) and other is not known:
                 pytest.fail(f"{other.name} takes {name} for its own")

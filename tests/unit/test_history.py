@@ -95,9 +95,7 @@ class TestAnEdit:
         history.edit(history.add(a_translation("one\ntwo", "un deux")), "un\ndeux")
         assert cache.edited("one", source_lang="en", target_lang="fr") is None
 
-    def test_the_last_one_wins_and_deleting_the_entry_takes_it_back(
-        self, history: History, cache: PhraseCache
-    ) -> None:
+    def test_the_last_one_wins_and_deleting_the_entry_takes_it_back(self, history: History, cache: PhraseCache) -> None:
         entry_id = history.add(a_translation("Hello", "Bonjour"))
         history.edit(entry_id, "Salut")
         history.edit(entry_id, "Coucou")
