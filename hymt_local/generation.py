@@ -420,10 +420,21 @@ class SegmentGenerator:
             refused.append(answer)
             steps.append(step)
             answer = await self._attempt(prepared.source, index, step)
+        if not refused and _is_doubtful(answer):
+            refused.append(answer)
+            answer = await self._less_doubtful(answer, prepared, index)
         usage = sum((each.usage for each in refused), answer.usage)
         if not refused:
             return answer
         return replace(answer, usage=usage, findings=(*_retried(refused), *answer.findings))
+
+    async def _less_doubtful(self, answer: Answer, prepared: Prepared, index: int) -> Answer:
+        """Try once more what may be in the wrong language; keep the first answer when the second is no better."""
+        step = _Step(prepared.form, self._retry_sampling(""), is_storable=False)
+        second = await self._attempt(prepared.source, index, step)
+        if second.error or _is_doubtful(second):
+            return replace(answer, usage=second.usage)  # its own is counted with the refused ones
+        return second
 
     async def _attempt(self, source: SourceText, index: int, step: _Step) -> Answer:
         if step.form.family is MaskFamily.SPLIT:
@@ -672,6 +683,11 @@ def _refused(source: str, record: _Record, findings: Sequence[Finding]) -> Answe
         is_retryable=True,
         fault=gravest.code,
     )
+
+
+def _is_doubtful(answer: Answer) -> bool:
+    """Tell whether an answer may be in the wrong language, which its length does not let anyone say for sure."""
+    return answer.error is None and any(finding.code == "wrong_language" for finding in answer.findings)
 
 
 def _is_of_layout(finding: Finding) -> bool:

@@ -159,6 +159,18 @@ async def test_f_1_the_wrong_language_is_asked_for_again_in_the_other_prompt_lan
     assert [sent.sampling.temperature for sent in backend.calls.requests] == [0.0, 0.7, 0.0]
 
 
+async def test_f_1_a_short_answer_that_may_be_in_the_wrong_language_is_tried_once_more() -> None:
+    spanish, portuguese = "Mañana por la tarde nos encontraremos con ellos.", "Amanhã à tarde vamos encontrá-los lá."
+    source = "Tomorrow afternoon we will meet with them there."
+    model, backend = generation_of("mt2", reply(spanish), reply(portuguese))
+    (done,) = settled(await events_of(model, request(source, "pt")))
+    assert (done.target, done.error, len(backend.calls.requests)) == (portuguese, None, 2)
+    model, backend = generation_of("mt2", reply(spanish))
+    (done,) = settled(await events_of(model, request(source, "pt")))
+    assert (done.target, done.error, len(backend.calls.requests)) == (spanish, None, 2)
+    assert [finding.code for finding in done.findings] == ["wrong_language"]
+
+
 async def test_f_5_a_text_that_was_cut_off_is_translated_sentence_by_sentence() -> None:
     model, backend = generation_of("mt2", cut("Le chat"), reply("Le chat dort."), reply("Le chien mange."))
     (done,) = settled(await events_of(model, request("The cat sleeps. The dog eats.")))
