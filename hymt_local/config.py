@@ -69,6 +69,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     temperature: Annotated[float, msgspec.Meta(ge=0.0, le=2.0, description="0 is greedy and repeatable")] = 0.0
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="seed when temperature is above 0")] = 0
     cache: Annotated[bool, msgspec.Meta(description="remember verified translations in the phrase cache")] = True
+    pivot: Annotated[
+        Literal["off", "auto", "zh"],
+        msgspec.Meta(description="translate through Chinese; auto: from or into a minority language of China"),
+    ] = "off"
     live: Annotated[bool, msgspec.Meta(description="terminal UI: translate while typing")] = True
     live_pause_ms: Annotated[
         int, msgspec.Meta(ge=50, le=10_000, description="terminal UI: pause before a live translation, milliseconds")

@@ -19,6 +19,7 @@ from hymt_local.errors import ErrorReport, InputEncodingError, RequestTooLargeEr
 from hymt_local.events import Cancelled, Event, Failed, Finished, LastEvent, Started, TranslationRequest
 from hymt_local.jobs import LocalService
 from hymt_local.server.clients import Client, Clients
+from hymt_local.server.documents import Documents
 from hymt_local.server.flights import RETRY_GRACE_S, Flight, Flights
 from hymt_local.server.limits import ServerLimits
 from hymt_local.server.metrics import Metrics
@@ -75,6 +76,7 @@ class ServerContext:
     service: Service
     flights: Flights
     line: WaitingLine
+    documents: Documents
     clients: Clients
     access: Access
     limits: ServerLimits
@@ -169,11 +171,13 @@ def build_context(
     residency = Residency(service.unload, keep_alive_s=app.settings.idle_unload_s)
     watch = FlightWatch(metrics, residency)
     flights = Flights(service, observer=watch.see)
+    documents = Documents(app, service, residency)
     return ServerContext(
         app=app,
         service=service,
         flights=flights,
-        line=WaitingLine(limits.waiting_requests, others=lambda: flights.n_detached),
+        line=WaitingLine(limits.waiting_requests, others=lambda: flights.n_detached + documents.n_running),
+        documents=documents,
         clients=Clients(token, ClientFile(app.paths.clients_file)),
         access=access or Access(LOOPBACK_NAMES, frozenset()),
         limits=limits,

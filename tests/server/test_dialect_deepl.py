@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
+import time
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,7 +14,7 @@ import deepl
 import pytest
 
 from hymt_local.server.dialects import deepl as dialect
-from tests.server.serving import TOKEN, Served
+from tests.server.serving import TOKEN, Served, multipart
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
@@ -159,10 +162,43 @@ def test_unknown_fields_are_ignored(loud: deepl.DeepLClient) -> None:
 def test_every_error_status_is_one_that_its_client_knows() -> None:
     from hymt_local.errors import HymtError, ServerError, UsageError
 
-    for kind in (HymtError, *HymtError.__subclasses__(), *UsageError.__subclasses__(), *ServerError.__subclasses__()):
+    kinds: list[type[HymtError]] = [HymtError]
+    for kind in kinds + HymtError.__subclasses__() + UsageError.__subclasses__() + ServerError.__subclasses__():
         report = kind("what", hint="next").report()
         response = dialect.error_response(report, report.http_status)
-        assert response.status_code in {400, 403, 404, 413, 415, 421, 429, 456, 500, 503}, kind
+        assert response.status_code in {400, 403, 404, 409, 413, 415, 421, 429, 456, 500, 503}, kind
+
+
+# Documents
+
+
+def test_the_client_package_translates_a_document(loud: deepl.DeepLClient, tmp_path: Path) -> None:
+    source, target = tmp_path / "a.html", tmp_path / "b.html"
+    source.write_bytes(b"<p>one <b>two</b></p>")
+    status = loud.translate_document_from_filepath(source, target, source_lang="EN", target_lang="ZH-HANT")
+    assert status.done
+    assert status.billed_characters
+    assert b"ONE <b>TWO</b></p>" in target.read_bytes()
+
+
+def test_a_document_that_cannot_be_read_is_told(loud: deepl.DeepLClient) -> None:
+    with pytest.raises(deepl.DocumentTranslationException):
+        loud.translate_document(io.BytesIO(b"\0\1"), io.BytesIO(), filename="a.exe", target_lang="FR")
+    with pytest.raises(deepl.DeepLException, match="output_format"):
+        loud.translate_document(io.BytesIO(b"a"), io.BytesIO(), filename="a.txt", target_lang="FR", output_format="pdf")
+
+
+def test_a_document_is_given_once_and_to_nobody_without_its_key(loud_served: Served) -> None:
+    form = multipart({"target_lang": "FR", "source_lang": "EN"}, name="a.txt", data=b"one\n")
+    sent = loud_served.ask("POST", "/v2/document", form.body, headers=form.headers).json
+    path = f"/v2/document/{sent['document_id']}"
+    assert loud_served.ask("POST", path, {"document_key": "wrong"}).status == 400
+    key = {"document_key": sent["document_key"]}
+    deadline = time.monotonic() + 20
+    while loud_served.ask("POST", path, key).json["status"] != "done":
+        assert time.monotonic() < deadline
+    assert loud_served.ask("POST", f"{path}/result", key).body == b"ONE\n"
+    assert loud_served.ask("POST", f"{path}/result", key).status == 404
 
 
 # DeepLX

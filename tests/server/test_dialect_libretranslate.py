@@ -10,7 +10,7 @@ from urllib.parse import urlencode
 import pytest
 from libretranslatepy import LibreTranslateAPI
 
-from tests.server.serving import TOKEN, Served
+from tests.server.serving import TOKEN, Served, multipart
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
@@ -149,6 +149,36 @@ def test_another_method_is_refused_with_the_one_to_use(loud_served: Served) -> N
     answer = loud_served.ask("GET", "/translate")
     assert answer.status == 405
     assert "POST" in answer.json["error"]
+
+
+@pytest.mark.parametrize("prefix", ["", "/libretranslate"])
+def test_a_file_is_translated_and_fetched(loud_served: Served, prefix: str) -> None:
+    form = multipart({"source": "auto", "target": "zt"}, name="my file.txt", data=b"where is it\n")
+    answer = loud_served.ask("POST", f"{prefix}/translate_file", form.body, headers=form.headers)
+    assert answer.status == 200, answer.body
+    address = answer.json["translatedFileUrl"]
+    assert address.startswith(f"http://127.0.0.1:{loud_served.port}{prefix}/download_file/")
+    path = address.partition(str(loud_served.port))[2]
+    fetched = loud_served.ask("GET", path)
+    assert (fetched.status, fetched.body) == (200, b"WHERE IS IT\n")
+    assert "my%20file.txt" in fetched.headers["content-disposition"]
+    assert loud_served.ask("GET", path, token=None).status == 403
+
+
+@pytest.mark.parametrize(
+    ("fields", "name"),
+    [
+        ({"target": "fr"}, ""),
+        ({"source": "en"}, "a.txt"),
+        ({"source": "en", "target": "xx"}, "a.txt"),
+        ({"source": "en", "target": "fr"}, "a.exe"),
+    ],
+    ids=["no file", "no target", "target", "format"],
+)
+def test_a_file_that_cannot_be_translated_is_refused(loud_served: Served, fields: dict[str, str], name: str) -> None:
+    form = multipart(fields, name=name, data=b"\0\1\2\xff")
+    answer = loud_served.ask("POST", "/translate_file", form.body, headers=form.headers)
+    assert (answer.status, list(answer.json)) == (400, ["error"])
 
 
 def test_suggestions_are_refused_as_on_a_server_without_them(demo_served: Served) -> None:

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, Page, Playwright, expect, sync_playwright
@@ -18,12 +19,14 @@ from tests.services import scripted_service
 pytestmark = pytest.mark.browser
 
 DONE = re.compile("^Done")
+PATIENCE_MS = 20_000
 OpenPage = Callable[..., Page]
 
 
 @pytest.fixture(scope="module")
 def playwright_driver() -> Iterator[Playwright]:
     with sync_playwright() as driver:
+        expect.set_options(timeout=PATIENCE_MS)
         yield driver
 
 
@@ -42,22 +45,26 @@ def open_page(browser: Browser) -> Iterator[OpenPage]:
     """Open the page of a server, handed over as `hymt web` does it; at the end look at what went wrong in it."""
     contexts, faults = [], list[str]()
 
+    def note(fault: str, *, when: bool) -> None:
+        if when:
+            faults.append(fault)
+
     def open_it(
-        served: Served, *, width: int = 1280, height: int = 800, scheme: str = "light", key: bool = True
+        served: Served, *, width: int = 1280, height: int = 800, is_dark: bool = False, key: bool = True
     ) -> Page:
         context = browser.new_context(
             viewport={"width": width, "height": height},
-            color_scheme="dark" if scheme == "dark" else "light",
+            color_scheme="dark" if is_dark else "light",
             locale="fr-FR",
             permissions=["clipboard-read", "clipboard-write"],
         )
-        context.set_default_timeout(15_000)
+        context.set_default_timeout(PATIENCE_MS)
         contexts.append(context)
         page = context.new_page()
         origin = f"http://127.0.0.1:{served.port}/"
         page.on("pageerror", lambda error: faults.append(str(error)))
-        page.on("console", lambda message: faults.append(message.text) if "Content Security" in message.text else None)
-        page.on("request", lambda request: request.url.startswith((origin, "blob:")) or faults.append(request.url))
+        page.on("console", lambda message: note(message.text, when="Content Security" in message.text))
+        page.on("request", lambda request: note(request.url, when=not request.url.startswith((origin, "blob:"))))
         fragment = f"#code={served.ask('POST', '/v1/handover').json['code']}" if key else ""
         page.goto(origin + fragment)
         if key:
@@ -131,20 +138,28 @@ def test_an_old_code_is_told(demo_served: Served, open_page: OpenPage) -> None:
     expect(page.locator("#connect-fault")).to_contain_text("code")
 
 
-@pytest.mark.parametrize("name", ["العربية", "arab", "阿拉伯语", "ar"])
-def test_a_language_is_found_by_any_of_its_names(page: Page, name: str) -> None:
-    translate(page, "Good morning.")
-    choose(page, "Alt+t", name)
-    expect(page.locator("#target-lang-name")).to_have_text("Arabic")
-    expect(page.locator("#target p")).to_have_text("صباح الخير.")
-    assert page.locator("#target p").evaluate("line => getComputedStyle(line).direction") == "rtl"
-    expect(page.locator("#target")).to_have_attribute("lang", "ar")
+def test_a_language_is_found_by_any_of_its_names(page: Page) -> None:
+    for name in ("العربية", "arab", "阿拉伯语", "ar"):
+        page.keyboard.press("Alt+t")
+        page.fill("#picker-search", name)
+        expect(page.locator("#picker-list li").first).to_contain_text("Arabic")
+        page.keyboard.press("Escape")
+        expect(page.locator("#picker")).to_be_hidden()
+    choose(page, "Alt+t", "arab")
     page.keyboard.press("Alt+t")
     expect(page.locator("#picker-list .group").first).to_have_text("Recent")
     page.fill("#picker-search", "klingon")
     expect(page.locator("#picker-empty")).to_be_visible()
-    page.keyboard.press("Escape")
-    expect(page.locator("#picker")).to_be_hidden()
+
+
+def test_each_paragraph_of_a_translation_finds_its_own_direction(page: Page) -> None:
+    choose(page, "Alt+t", "ar")
+    expect(page.locator("#target-lang-name")).to_have_text("Arabic")
+    translate(page, "Good morning.\n12")
+    expect(page.locator("#target p")).to_have_text(["صباح الخير.", "12"])
+    directions = "all => all.map(line => getComputedStyle(line).direction)"
+    assert page.locator("#target p").evaluate_all(directions) == ["rtl", "ltr"]
+    expect(page.locator("#target")).to_have_attribute("lang", "ar")
 
 
 def test_swapping_turns_text_and_languages_round(page: Page) -> None:
@@ -157,23 +172,21 @@ def test_swapping_turns_text_and_languages_round(page: Page) -> None:
     expect(page.locator("#target p")).to_have_text(re.compile("Good morning|Hello"))
 
 
-@pytest.mark.parametrize("way", ["Escape", "button", "typing"])
-def test_stopping_frees_the_engine(open_page: OpenPage, way: str) -> None:
-    hang = Hang()
-    with scripted(hang, reply("Deux.")) as served:
+def test_stopping_and_typing_on_free_the_engine(open_page: OpenPage) -> None:
+    hangs = [Hang(), Hang(), Hang()]
+    with scripted(hangs[0], hangs[1], hangs[2], reply("Quatre.")) as served:
         page = open_page(served)
         choose(page, "Alt+s", "en")
-        translate(page, "One.")
-        assert hang.started.wait(10)
-        expect(page.locator("#translate-label")).to_have_text("Stop")
-        if way == "typing":
-            translate(page, "Two.")
-        else:
-            page.keyboard.press("Escape") if way == "Escape" else page.click("#translate")
-            expect(page.locator("#status")).to_have_text("Stopped")
-            expect(page.locator("#translate-label")).to_have_text("Translate")
-            translate(page, "Two.")
-        expect(page.locator("#target p")).to_have_text("Deux.")
+        for hang, stop in zip(hangs, ("Escape", "button", "typing"), strict=True):
+            translate(page, f"Stopped by {stop}.")
+            assert hang.started.wait(10)
+            expect(page.locator("#translate-label")).to_have_text("Stop")
+            if stop != "typing":
+                page.keyboard.press("Escape") if stop == "Escape" else page.click("#translate")
+                expect(page.locator("#status")).to_have_text("Stopped")
+                expect(page.locator("#translate-label")).to_have_text("Translate")
+        translate(page, "Four.")
+        expect(page.locator("#target p")).to_have_text("Quatre.")
 
 
 def test_a_part_that_failed_is_marked_and_stays_source_text(open_page: OpenPage) -> None:
@@ -247,7 +260,7 @@ def test_everything_is_reached_by_keys_and_the_list_says_how(page: Page) -> None
 
 
 def test_the_theme_follows_the_system_until_one_is_chosen(demo_served: Served, open_page: OpenPage) -> None:
-    page = open_page(demo_served, scheme="dark")
+    page = open_page(demo_served, is_dark=True)
     ground = "getComputedStyle(document.body).backgroundColor"
     dark = page.evaluate(ground)
     page.click("#theme")
@@ -259,19 +272,19 @@ def test_the_theme_follows_the_system_until_one_is_chosen(demo_served: Served, o
     assert page.evaluate(ground) == dark
 
 
-@pytest.mark.parametrize("width", [320, 414, 768, 1280])
-def test_nothing_is_cut_off_or_too_small_to_touch(demo_served: Served, open_page: OpenPage, width: int) -> None:
-    page = open_page(demo_served, width=width, height=640)
+def test_nothing_is_cut_off_or_too_small_to_touch(demo_served: Served, open_page: OpenPage) -> None:
+    page = open_page(demo_served)
     choose(page, "Alt+t", "zh-Hant")
     choose(page, "Alt+s", "zh-Hant")
     page.fill("#source", "Antidisestablishmentarianism" * 20)
-    assert page.evaluate("document.documentElement.scrollWidth") <= width
-    for box in page.locator("button:visible").evaluate_all(
-        "all => all.map(each => each.getBoundingClientRect().toJSON())"
-    ):
-        assert box["width"] >= 40
-        assert box["height"] >= 40
-        assert 0 <= box["left"] <= box["right"] <= width
+    boxes = "all => all.map(each => each.getBoundingClientRect().toJSON())"
+    for width in (320, 414, 768, 1280):
+        page.set_viewport_size({"width": width, "height": 640})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        for box in page.locator("button:visible").evaluate_all(boxes):
+            assert box["width"] >= 40
+            assert box["height"] >= 40
+            assert 0 <= box["left"] <= box["right"] <= width
 
 
 def test_a_long_text_grows_the_page_and_hides_nothing(loud_served: Served, open_page: OpenPage) -> None:
@@ -282,3 +295,23 @@ def test_a_long_text_grows_the_page_and_hides_nothing(loud_served: Served, open_
     page.locator("#target p").last.scroll_into_view_if_needed()
     expect(page.locator("#target p").last).to_be_in_viewport()
     expect(page.locator("#source-lang")).to_be_in_viewport()
+
+
+def test_a_document_is_sent_followed_and_saved(loud_served: Served, open_page: OpenPage, tmp_path: Path) -> None:
+    page = open_page(loud_served)
+    choose(page, "Alt+s", "en")
+    good, bad = tmp_path / "note <b>.txt", tmp_path / "image.xyz"
+    good.write_text("one\n\ntwo\n", encoding="utf-8")
+    bad.write_bytes(bytes(range(256)))
+    page.set_input_files("#file", [good, bad])
+    expect(page.locator(".document")).to_have_count(2)
+    done = page.locator(".document", has_text="note <b>.txt")
+    expect(done.locator(".state")).to_have_text("Done")
+    with page.expect_download() as download:
+        done.get_by_role("link", name="Save").click()
+    assert download.value.suggested_filename.endswith(".fr.txt")
+    assert download.value.path().read_text(encoding="utf-8") == "ONE\n\nTWO\n"
+    refused = page.locator(".document.failed")
+    expect(refused).to_contain_text("image.xyz")
+    refused.get_by_role("button").click()
+    expect(page.locator(".document")).to_have_count(1)

@@ -18,7 +18,7 @@ from starlette.routing import BaseRoute, Route
 from hymt_local.errors import ErrorReport, HymtError, ModelNotFoundError, UsageError
 from hymt_local.events import Event, Failed, Finished, SegmentDone, Started, TextDelta, TranslationRequest
 from hymt_local.server.codes import Codes
-from hymt_local.server.context import ServerContext, read_json, while_connected
+from hymt_local.server.context import ServerContext, client_of, read_json, while_connected
 from hymt_local.server.dialect import Credentials
 from hymt_local.server.flights import Flight
 from hymt_local.server.native import json_response
@@ -207,6 +207,7 @@ def _segment_job(messages: Sequence[Message]) -> SegmentJob | None:
 async def _stream(context: ServerContext, http: Request, request: TranslationRequest, chunks: _Chunks) -> Response:
     context.check_size(http, [request])
     async with AsyncExitStack() as stack:
+        stack.callback(context.line.enter(client_of(http)))
         flight = await stack.enter_async_context(context.flights.board(request))
         await while_connected(http, _until_sure(flight))
         if isinstance(flight.last, Failed):
