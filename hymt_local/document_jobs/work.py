@@ -201,6 +201,7 @@ class DocumentWork:
             languages=Languages(self._source_lang, self._options.languages.target_lang),
             is_bilingual=self._options.is_bilingual,
             sets_metadata=self._options.sets_metadata and not unchanged,
+            marks_fuzzy=self._options.marks_fuzzy,
         )
         return self._document.merge(self._targets, options)
 
@@ -252,6 +253,5 @@ def count_words(texts: Iterable[str]) -> int:
 
 
 def _cannot_be_written(reason: str) -> ErrorReport:
-    return SegmentRejectedError(
-        f"the translation cannot be written: {reason}", hint="convert the document to UTF-8 first"
-    ).report()
+    hint = "convert the document to UTF-8 first" if "encoding" in reason else ""
+    return SegmentRejectedError(f"the translation cannot be written: {reason}", hint=hint).report()
