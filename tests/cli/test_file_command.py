@@ -10,9 +10,14 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from hymt_local.cli.diagnostics import ProgressLine
+from hymt_local.cli.file_report import Presentation, duration
+from hymt_local.document_jobs.events import DocumentOptions, DocumentProgress, DocumentReport, DocumentTask
+from hymt_local.documents.base import Languages
 from hymt_local.documents.registry import FORMATS
 from hymt_local.paths import Paths
 from tests.cli.conftest import RunHymt
@@ -215,13 +220,54 @@ def test_segments_outside_the_demo_model_fail_and_the_rest_is_translated(hymt_he
     assert [unit["location"] for unit in found["failed"]] == ["line 3"]  # type: ignore[attr-defined]
 
 
-def test_strict_makes_findings_count(hymt_here: RunHymt, folder: Path) -> None:
-    (folder / "news.txt").write_text("The good old weather was fine on that day.\n", encoding="utf-8")
-    plain = hymt_here("file", "news.txt", "--json", *ECHO)
-    (found,) = objects(plain.text)
-    strict = hymt_here("file", "news.txt", "--json", "--force", "--strict", *ECHO)
-    assert plain.status == 0
-    assert strict.status == (1 if found["findings"] else 0)
+def a_report(**changes: Any) -> DocumentReport:
+    fields: dict[str, Any] = {
+        "name": "news.txt", "format": "text", "model": "demo", "source_lang": "en", "target_lang": "fr", "n_units": 3,
+        "words": 9, "characters": 50, "from_journal": 0, "from_cache": 0, "from_model": 3, "passed_through": 0,
+        "retried": 0, "failed": (), "findings": {"numbers": 2}, "n_warnings": 2, "elapsed_s": 75.0,
+    }  # fmt: skip
+    return DocumentReport(**{**fields, **changes})
+
+
+A_TASK = DocumentTask(Path("news.txt"), Path("news.fr.txt"), DocumentOptions(Languages("en", "fr")))
+
+
+@pytest.mark.parametrize(("is_strict", "status"), [(False, 0), (True, 1)])
+def test_findings_are_told_and_count_when_strict(
+    capsys: pytest.CaptureFixture[str], is_strict: bool, status: int
+) -> None:
+    presentation = Presentation(as_json=False, quiet=False, is_strict=is_strict)
+    assert presentation.finished(A_TASK, a_report()) == status
+    out, err = capsys.readouterr()
+    assert out == "news.fr.txt: 3 segments: 3 translated, in 75 s\n"
+    assert err == "note: news.txt: to be looked at: numbers 2\n"
+    assert presentation.finished(A_TASK, a_report(findings={"length": 1}, n_warnings=0)) == 0
+
+
+def test_the_progress_line_has_rate_and_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines: list[tuple[str, float]] = []
+    line = ProgressLine()
+    monkeypatch.setattr(line, "show", lambda label, fraction: lines.append((label, fraction)))
+    presentation = Presentation(as_json=False, quiet=False, is_strict=False)
+    for event in (
+        DocumentProgress(0, 5000, 0, 80_000, None, None, loading=0.25),
+        DocumentProgress(0, 5000, 0, 80_000, None, None),
+        DocumentProgress(1250, 5000, 20_000, 80_000, 312.4, 192.0),
+    ):
+        presentation.progress(line, A_TASK, event)
+    assert lines == [
+        ("loading the model", 0.25),
+        ("news.txt, 0 of 5,000", 0.0),
+        ("news.txt, 1,250 of 5,000, 312 characters/s, 3 min left", 0.25),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(0.2, "less than 1 s"), (40, "40 s"), (99.4, "99 s"), (100, "2 min"), (5400, "90 min"), (12_000, "3 h 20 min")],
+)
+def test_times_are_told_as_people_say_them(seconds: float, text: str) -> None:
+    assert duration(seconds) == text
 
 
 INTERRUPTED = """
@@ -310,5 +356,8 @@ def test_a_catalogue_of_phrasebook_sentences_is_filled(hymt_here: RunHymt, folde
     done = hymt_here("file", "talk.po", "-m", "demo", "-f", "en", "-t", "fr")
     assert done.status == 0, done.err
     filled = (folder / "talk.fr.po").read_text(encoding="utf-8")
+    assert filled.count("#, fuzzy") == len(PHRASES)
+    final = hymt_here("file", "talk.po", "-m", "demo", "-f", "en", "-t", "fr", "--no-fuzzy", "-o", "final.po")
+    assert (final.status, "fuzzy" in (folder / "final.po").read_text(encoding="utf-8")) == (0, False)
     for source, target in PHRASES.items():
         assert re.search(rf'msgid "{re.escape(source)}"\nmsgstr "{re.escape(target)}"\n', filled)
