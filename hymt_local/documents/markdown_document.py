@@ -14,7 +14,8 @@ from hymt_local.documents.front_matter import FrontValue, front_matter_end, fron
 from hymt_local.documents.html_document import HtmlContext
 from hymt_local.documents.html_document import beside as html_beside
 from hymt_local.documents.html_document import unit_of as html_unit
-from hymt_local.documents.html_page import HtmlPage, HtmlPart
+from hymt_local.documents.html_page import HtmlPage
+from hymt_local.documents.html_reader import HtmlPart
 from hymt_local.documents.inline_window import unwritable
 from hymt_local.documents.markdown_blocks import (
     BlockKind,
