@@ -100,6 +100,16 @@ def test_line_ends_of_the_file_are_used() -> None:
     assert b"\n" not in data.replace(b"\r\n", b"")
 
 
+def test_a_translation_that_is_the_same_as_its_source_counts() -> None:
+    document = body('msgid "OK"\nmsgstr ""\n\nmsgid "Open"\nmsgstr ""\n')
+    assert filled(document, "OK", "Ouvrir") == 'msgid "OK"\nmsgstr "OK"\n\nmsgid "Open"\nmsgstr "Ouvrir"\n'
+
+
+def test_d_1_a_document_of_nothing_but_its_sources_is_an_echo() -> None:
+    document = body('msgid "OK"\nmsgstr ""\n\nmsgid "Open"\nmsgstr ""\n')
+    assert filled(document, "OK", "Open") == 'msgid "OK"\nmsgstr ""\n\nmsgid "Open"\nmsgstr ""\n'
+
+
 # Plural forms
 
 
