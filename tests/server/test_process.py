@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from hymt_local.application import Application, open_application
-from hymt_local.client import ServerFile, ask, find_server, start_server, write_server_file
+from hymt_local.client import ServerFile, ask, find_server, start_server, stop_server, usable_server, write_server_file
 from hymt_local.errors import ServerError, StoreError, UsageError
 from hymt_local.paths import Paths
 from hymt_local.process_lock import ProcessLock, is_locked
@@ -129,6 +129,17 @@ def test_a_server_of_another_protocol_is_left_alone(app: Application) -> None:
     lock.release()
 
 
+def test_a_server_of_another_version_is_shown_but_not_used_and_makes_way(app: Application) -> None:
+    with running(app) as (server, file):
+        write_server_file(app.paths, msgspec.structs.replace(file, version="0.0.1"))
+        assert find_server(app.paths) is not None
+        assert usable_server(app.paths) is None
+        found = find_server(app.paths)
+        assert found is not None
+        stop_server(app.paths, found)
+        assert server.loop.is_closed()
+
+
 def test_a_port_that_a_stranger_has_is_passed_over() -> None:
     with bind(0) as stranger:
         port = stranger.getsockname()[1]
@@ -178,11 +189,11 @@ def test_a_lock_is_held_by_one_and_free_after_it(paths: Paths) -> None:
 
 
 def test_units_start_this_installation(paths: Paths, tmp_path: Path) -> None:
-    environ = {"HYMT_HOME": '/home/a "b" 100%', "PATH": "/bin"}
+    environ = {"HYMT_HOME": '/srv/a "b" 100%', "PATH": "/bin"}
     listener, service = unit_files("systemd", home=tmp_path, port=4968, environ=environ)
     assert "ListenStream=127.0.0.1:4968" in listener.text
     assert f'ExecStart="{sys.executable}" -m hymt_local serve' in service.text
-    assert r'Environment="HYMT_HOME=/home/a \"b\" 100%%"' in service.text
+    assert r'Environment="HYMT_HOME=/srv/a \"b\" 100%%"' in service.text
     assert "PATH" not in service.text
     (agent,) = unit_files("launchd", home=tmp_path, port=4968, environ={"HYMT_HOME": "/a&b"})
     import plistlib
