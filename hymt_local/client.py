@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import subprocess
 import sys
 import threading
 import time
@@ -225,6 +224,8 @@ def start_server(paths: Paths, environ: Mapping[str, str]) -> ServerFile:
     Raises:
         ServerError: it does not start.
     """
+    import subprocess  # only here: the shell's path does without
+
     old = find_server(paths)
     if old is not None and old.version != __version__:
         stop_server(paths, old)
