@@ -21,7 +21,7 @@ from hymt_local import __version__
 from hymt_local.config import write_atomically
 from hymt_local.errors import CancelledError, ErrorReport, HymtError, InputEncodingError, ServerError, StoreError
 from hymt_local.event_stream import MEDIA_TYPE, decode_events
-from hymt_local.events import Cancelled, Failed, LastEvent, TranslationRequest
+from hymt_local.events import Cancelled, Failed, LastEvent, Pivot, TranslationRequest
 from hymt_local.paths import Paths
 from hymt_local.process_lock import is_locked
 from hymt_local.translation_job import Service, TranslationJob, error_of
@@ -448,6 +448,12 @@ def _encoded(request: TranslationRequest) -> bytes:
         body["sampling"] = request.sampling
     if request.units:
         body["units"] = request.units
+    if request.protect:
+        body["protect"] = request.protect
+    if request.draft is not None:
+        body["draft"] = request.draft
+    if request.pivot is not Pivot.OFF:
+        body["pivot"] = request.pivot.value
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError as error:

@@ -23,10 +23,12 @@ if TYPE_CHECKING:
 COMMANDS = {
     "translate": ("hymt_local.cli.translate", "Translate text (what `hymt TEXT` does)."),
     "file": ("hymt_local.cli.file", "Translate documents."),
+    "check": ("hymt_local.cli.check_bilingual", "Check existing translations."),
     "detect": ("hymt_local.cli.detect", "Say which language a text is in."),
     "languages": ("hymt_local.cli.languages", "List the languages of a model."),
     "models": ("hymt_local.cli.models", "List, fit, fetch, verify and remove models; choose the default."),
     "serve": ("hymt_local.server.command", "Keep a model loaded, for every program of this user."),
+    "web": ("hymt_local.cli.web", "Open the web page in the browser."),
     "ps": ("hymt_local.cli.resident", "Show the server that runs."),
     "stop": ("hymt_local.cli.resident", "Stop the server."),
     "unload": ("hymt_local.cli.resident", "Free the memory of the server's models."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from urllib.parse import quote
 
@@ -75,18 +76,7 @@ class DocumentRoutes:
         """Take a document and begin with it."""
         if http.headers.get("content-type", "").partition(";")[0].strip().lower() != FORM:
             raise MediaTypeError(f"a document is sent as {FORM}", hint="`curl -F file=@FILE -F target_lang=fr`")
-        form = await _form(http)
-        try:
-            file = form.get("file")
-            if not isinstance(file, UploadFile):
-                raise UsageError("the field `file` is missing", hint="send the document in it")
-            options = _options(form)
-            data, name = await file.read(), file.filename or ""
-        finally:
-            await form.close()
-        client = client_of(http)
-        self.context.clients.account(client).charge_text(len(data))
-        job = self.context.documents.start(data, name, owner=client.name, options=options)
+        job = await receive_document(self.context, http, options_of=_options)
         return json_response(document_state(job), status=202)
 
     async def formats(self, _: Request) -> Response:
@@ -96,11 +86,11 @@ class DocumentRoutes:
 
     async def state(self, http: Request) -> Response:
         """Say how far one is."""
-        return json_response(document_state(self._job(http)))
+        return json_response(document_state(job_of(self.context, http)))
 
     async def result(self, http: Request) -> Response:
         """Give the translated document."""
-        job = self._job(http)
+        job = job_of(self.context, http)
         if job.result is None:
             raise _NoResultError(
                 f"the document is not translated: it is {job.state}", hint="ask for its state, and come back"
@@ -110,17 +100,21 @@ class DocumentRoutes:
 
     async def forget(self, http: Request) -> Response:
         """Cancel and drop one."""
-        self.context.documents.forget(self._job(http))
+        self.context.documents.forget(job_of(self.context, http))
         return Response(status_code=204)
 
-    def _job(self, http: Request) -> DocumentJob:
-        job = self.context.documents.get(http.path_params["id"])
-        client = client_of(http)
-        if job is None or not (client.is_owner or client.name == job.owner):
-            raise _NoDocumentError(
-                "there is no such document (any more)", hint="they are kept for a quarter of an hour"
-            )
-        return job
+
+def job_of(context: ServerContext, http: Request) -> DocumentJob:
+    """Return the document of the path's `id`, if it is this client's.
+
+    Raises:
+        UsageError: there is none.
+    """
+    job = context.documents.get(http.path_params["id"])
+    client = client_of(http)
+    if job is None or not (client.is_owner or client.name == job.owner):
+        raise _NoDocumentError("there is no such document (any more)", hint="they are kept for a quarter of an hour")
+    return job
 
 
 class _NoDocumentError(UsageError):
@@ -158,6 +152,29 @@ def document_state(job: DocumentJob) -> bodies.DocumentState:
 
 def _error(report: ErrorReport) -> bodies.ErrorBody:
     return bodies.ErrorBody(report.code, report.message, report.hint)
+
+
+async def receive_document(
+    context: ServerContext, http: Request, *, options_of: Callable[[FormData], DocumentOptions]
+) -> DocumentJob:
+    """Take the document in the field `file` of a form and begin with it.
+
+    Raises:
+        UsageError: there is no form or no file, or `options_of` refuses the other fields.
+        BusyError: there are too many documents, or the client has had its share for the moment.
+    """
+    form = await _form(http)
+    try:
+        file = form.get("file")
+        if not isinstance(file, UploadFile):
+            raise UsageError("the field `file` is missing", hint="send the document in it")
+        options = options_of(form)
+        data, name = await file.read(), _text(form, "filename") or file.filename or ""
+    finally:
+        await form.close()
+    client = client_of(http)
+    context.clients.account(client).charge_text(len(data))
+    return context.documents.start(data, name, owner=client.name, options=options)
 
 
 async def _form(http: Request) -> FormData:

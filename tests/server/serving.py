@@ -144,3 +144,21 @@ def server_file(served: Served, *, token: str = TOKEN) -> ServerFile:
     """Return what `server.json` would say of it."""
     where: dict[str, Any] = {"host": "127.0.0.1", "port": served.port}
     return ServerFile(pid=os.getpid(), protocol=PROTOCOL, version=__version__, started_at=0.0, token=token, **where)
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form with a file, as it is sent."""
+
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def multipart(fields: Mapping[str, str], *, name: str, data: bytes) -> Form:
+    """Return a form; an empty file name leaves the file out."""
+    boundary = "a-boundary-of-tests"
+    parts = [f'name="{field}"\r\n\r\n{value}'.encode() for field, value in fields.items()]
+    if name:
+        parts.append(f'name="file"; filename="{name}"\r\n\r\n'.encode() + data)
+    body = b"".join(b"--%s\r\nContent-Disposition: form-data; %s\r\n" % (boundary.encode(), part) for part in parts)
+    return Form({"Content-Type": f"multipart/form-data; boundary={boundary}"}, body + b"--%s--\r\n" % boundary.encode())
