@@ -100,6 +100,23 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         str,
         msgspec.Meta(description="server: origins of pages that may use it (http://HOST:PORT), separated by commas"),
     ] = ""
+    second_target: Annotated[
+        str | None, msgspec.Meta(description="terminal UI: target when the text is in the target language already")
+    ] = None
+    history: Annotated[
+        bool, msgspec.Meta(description="terminal UI: keep past translations, and the unsaved text for the next start")
+    ] = True
+    layout: Annotated[
+        Literal["auto", "side", "stack"],
+        msgspec.Meta(description="terminal UI: panes beside or above each other; auto decides by width and script"),
+    ] = "auto"
+    rtl: Annotated[
+        Literal["auto", "terminal", "visual", "off"],
+        msgspec.Meta(description="terminal UI: who puts right-to-left text in order, the terminal or this program"),
+    ] = "auto"
+    ui_language: Annotated[
+        Literal["auto", "en", "zh"], msgspec.Meta(description="terminal UI: its own language; auto follows the locale")
+    ] = "auto"
     theme: Annotated[str, msgspec.Meta(description="terminal UI: name of a Textual theme")] = "textual-dark"
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
