@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, BinaryIO
 
 import msgspec
@@ -21,7 +21,7 @@ from hymt_local import __version__
 from hymt_local.config import write_atomically
 from hymt_local.errors import CancelledError, ErrorReport, HymtError, InputEncodingError, ServerError, StoreError
 from hymt_local.event_stream import MEDIA_TYPE, decode_events
-from hymt_local.events import Cancelled, Failed, LastEvent, Pivot, TranslationRequest
+from hymt_local.events import Cancelled, Failed, LastEvent, TranslationRequest
 from hymt_local.paths import Paths
 from hymt_local.process_lock import is_locked
 from hymt_local.translation_job import Service, TranslationJob, error_of
@@ -435,25 +435,8 @@ def _encoded(request: TranslationRequest) -> bytes:
     Raises:
         InputEncodingError: the text holds half a character.
     """
-    body: dict[str, Any] = {
-        "text": request.text,
-        "target_lang": request.target_lang,
-        "source_lang": request.source_lang,
-        "model": request.model,
-        "priority": request.priority.name.lower(),
-        "use_cache": request.use_cache,
-        "stream": True,
-    }
-    if request.sampling is not None:
-        body["sampling"] = request.sampling
-    if request.units:
-        body["units"] = request.units
-    if request.protect:
-        body["protect"] = request.protect
-    if request.draft is not None:
-        body["draft"] = request.draft
-    if request.pivot is not Pivot.OFF:
-        body["pivot"] = request.pivot.value
+    body: dict[str, Any] = {each.name: getattr(request, each.name) for each in fields(request)}
+    body |= {"priority": request.priority.name.lower(), "stream": True}
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError as error:
