@@ -33,6 +33,7 @@ PUBLIC_PREFIX = "/page/"
 UPLOADS = ("multipart/form-data",)
 ALLOWED_METHODS = "GET, POST, DELETE, OPTIONS"
 ALLOWED_HEADERS = "Authorization, Content-Type, Accept, X-API-Key, Last-Event-ID"
+EXPOSED_HEADERS = "X-Job-Id, Retry-After, Content-Disposition"
 PREFLIGHT_S = 600
 
 _logger = logging.getLogger(__name__)
@@ -223,6 +224,7 @@ class _Visit:
         headers.setdefault("Cache-Control", "no-store")
         if self._is_origin_allowed and self._origin is not None:
             headers["Access-Control-Allow-Origin"] = self._origin
+            headers.setdefault("Access-Control-Expose-Headers", EXPOSED_HEADERS)
             headers.append("Vary", "Origin")
 
 

@@ -25,13 +25,18 @@ class WaitingLine:
         self._others = others
         self._taken: Counter[str] = Counter()
 
+    @property
+    def n_taken(self) -> int:
+        """Places that requests hold."""
+        return self._taken.total()
+
     def enter(self, client: Client) -> Callable[[], None]:
         """Take a place, and return what gives it back, once.
 
         Raises:
             BusyError: none is free.
         """
-        if self._taken.total() + self._others() >= self._most:
+        if self.n_taken + self._others() >= self._most:
             raise BusyError(
                 f"{self._most} requests are under way or waiting",
                 hint="try again in a moment",

@@ -49,7 +49,7 @@ def test_text_is_translated_by_the_server(hymt_here: RunHymt, resident: Served) 
 def test_a_failure_of_the_server_is_the_failure_of_the_command(hymt_here: RunHymt, resident: Served) -> None:
     done = hymt_here("Hello", "-f", "en", "-t", "fr", "-m", "echo", "--json", environ={"HYMT_RESIDENT": "auto"})
     assert json.loads(done.out)["target"] == "Bonjour"
-    resident.on_loop(lambda: [resident.context.line.enter(resident.context.clients.identify(TOKEN)) for _ in range(64)])  # type: ignore[arg-type]
+    resident.fill_line()
     done = hymt_here("Hello", "-f", "en", "-t", "fr", "-m", "echo", "--json")
     assert (done.status, json.loads(done.out)["error"]["code"]) == (7, "busy")
 

@@ -14,11 +14,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from hymt_local.application import Application, open_application
-from hymt_local.client import ServerFile, ask, find_server, start_server, write_server_file
-from hymt_local.errors import ServerError, UsageError
+from hymt_local.client import ServerFile, ask, find_server, start_server, stop_server, usable_server, write_server_file
+from hymt_local.errors import ServerError, StoreError, UsageError
 from hymt_local.paths import Paths
 from hymt_local.process_lock import ProcessLock, is_locked
 from hymt_local.server.process import AlreadyRunningError, ServeOptions, check_reach, run_server
@@ -27,6 +28,27 @@ from hymt_local.server.units import unit_files
 from tests.server.test_native import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
+CERTIFICATE = """\
+-----BEGIN CERTIFICATE-----
+MIIBnDCCAUGgAwIBAgIUUPJ2g51vh5s8yUvH1EaEiP9pMUIwCgYIKoZIzj0EAwIw
+FDESMBAGA1UEAwwJbG9jYWxob3N0MCAXDTI2MTEzMDIxMzY1MFoYDzIxMjYxMTA2
+MjEzNjUwWjAUMRIwEAYDVQQDDAlsb2NhbGhvc3QwWTATBgcqhkjOPQIBBggqhkjO
+PQMBBwNCAATpZMaT40krhQaI1muPmcJHcriKJ/x40AceST0fN1mZaxfec8jjCfrO
+Cx3KK/+M2W2kd+8cJ8mg0EUZG8i4ayquo28wbTAdBgNVHQ4EFgQURMMP0JO24gu7
+XTTzTAmkJm8rPxIwHwYDVR0jBBgwFoAURMMP0JO24gu7XTTzTAmkJm8rPxIwDwYD
+VR0TAQH/BAUwAwEB/zAaBgNVHREEEzARhwR/AAABgglsb2NhbGhvc3QwCgYIKoZI
+zj0EAwIDSQAwRgIhAMU0JdrRcjKHEcgKqiH6Q0fRTl5olx/jAxwse65q4yDtAiEA
+w9eAXry83bCQlOGTqCAKXDO8n+4LPo0KB0PFfkl2Bzc=
+-----END CERTIFICATE-----
+"""
+KEY = """\
+-----BEGIN PRIVATE KEY-----
+MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQga6ohtXCPp42NstO+
+Z7hLEADqUJKC89e1OMN5CXn84GuhRANCAATpZMaT40krhQaI1muPmcJHcriKJ/x4
+0AceST0fN1mZaxfec8jjCfrOCx3KK/+M2W2kd+8cJ8mg0EUZG8i4ayqu
+-----END PRIVATE KEY-----
+"""
+"""Of this test alone."""
 PLAIN = ServeOptions(port=0, loads_model=False)
 
 
@@ -107,6 +129,17 @@ def test_a_server_of_another_protocol_is_left_alone(app: Application) -> None:
     lock.release()
 
 
+def test_a_server_of_another_version_is_shown_but_not_used_and_makes_way(app: Application) -> None:
+    with running(app) as (server, file):
+        write_server_file(app.paths, msgspec.structs.replace(file, version="0.0.1"))
+        assert find_server(app.paths) is not None
+        assert usable_server(app.paths) is None
+        found = find_server(app.paths)
+        assert found is not None
+        stop_server(app.paths, found)
+        assert server.loop.is_closed()
+
+
 def test_a_port_that_a_stranger_has_is_passed_over() -> None:
     with bind(0) as stranger:
         port = stranger.getsockname()[1]
@@ -156,11 +189,11 @@ def test_a_lock_is_held_by_one_and_free_after_it(paths: Paths) -> None:
 
 
 def test_units_start_this_installation(paths: Paths, tmp_path: Path) -> None:
-    environ = {"HYMT_HOME": '/home/a "b" 100%', "PATH": "/bin"}
+    environ = {"HYMT_HOME": '/srv/a "b" 100%', "PATH": "/bin"}
     listener, service = unit_files("systemd", home=tmp_path, port=4968, environ=environ)
     assert "ListenStream=127.0.0.1:4968" in listener.text
     assert f'ExecStart="{sys.executable}" -m hymt_local serve' in service.text
-    assert r'Environment="HYMT_HOME=/home/a \"b\" 100%%"' in service.text
+    assert r'Environment="HYMT_HOME=/srv/a \"b\" 100%%"' in service.text
     assert "PATH" not in service.text
     (agent,) = unit_files("launchd", home=tmp_path, port=4968, environ={"HYMT_HOME": "/a&b"})
     import plistlib
@@ -168,6 +201,25 @@ def test_units_start_this_installation(paths: Paths, tmp_path: Path) -> None:
     read = plistlib.loads(agent.text.encode())
     assert read["EnvironmentVariables"] == {"HYMT_HOME": "/a&b"}
     assert read["ProgramArguments"] == [sys.executable, "-m", "hymt_local", "serve"]
+
+
+def test_a_state_folder_that_cannot_be_written_is_an_error_and_no_lock_stays(app: Application) -> None:
+    (app.paths.server_file / "in-the-way").mkdir(parents=True)
+    with pytest.raises(StoreError, match=r"server\.json"):
+        run_server(app, PLAIN, environ={}, on_ready=lambda *_: None)
+    assert not is_locked(app.paths.server_lock)
+
+
+def test_with_tls_clients_of_this_machine_trust_the_servers_own_certificate(app: Application, tmp_path: Path) -> None:
+    certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
+    certificate.write_text(CERTIFICATE, encoding="utf-8")
+    key.write_text(KEY, encoding="utf-8")
+    options = ServeOptions(port=0, loads_model=False, tls=Tls(certificate, key))
+    with running(app, options) as (_, file):
+        assert file.url.startswith("https://")
+        assert ask(file, "GET", "/v1/status")["pid"] == os.getpid()
+        with pytest.raises(ServerError):
+            ask(msgspec.structs.replace(file, certificate=None), "GET", "/v1/status")
 
 
 # In processes of their own: signals and races
@@ -230,6 +282,8 @@ def test_a_killed_server_leaves_nothing_that_hinders_the_next(
     wait_until(lambda: not is_locked(paths.server_lock))
     assert find_server(paths) is None
     second = start_server(paths, os.environ)
-    assert second.pid != first.pid
-    ask(second, "POST", "/v1/stop")
+    try:
+        assert second.pid != first.pid
+    finally:
+        ask(second, "POST", "/v1/stop")
     wait_until(lambda: not is_locked(paths.server_lock))

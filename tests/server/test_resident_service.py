@@ -7,13 +7,15 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import MISSING, fields
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from hymt_local.application import open_application
-from hymt_local.client import PROTOCOL, ResidentService, ServerFile, ask, write_server_file
+from hymt_local.client import PROTOCOL, ResidentService, ServerFile, _encoded, ask, write_server_file
 from hymt_local.engine.scripted import reply
 from hymt_local.errors import AccessError, BusyError, ErrorReport, InputEncodingError, ServerError
 from hymt_local.event_stream import decode_events, encode_event
@@ -24,15 +26,19 @@ from hymt_local.events import (
     Finished,
     ModelLoading,
     Origin,
+    Priority,
     PromptProgress,
+    SamplingParams,
     SegmentDone,
     Started,
     TextDelta,
     TokenUsage,
+    TranslationRequest,
 )
 from hymt_local.jobs import LocalService
 from hymt_local.process_lock import ProcessLock
-from hymt_local.segment import Finding, Segment, Severity, Span, UnitText
+from hymt_local.segment import Finding, ProtectedSpan, Segment, Severity, Span, TokenGroup, TokenKind, UnitText
+from hymt_local.server.bodies import TranslateBody
 from hymt_local.server.limits import ServerLimits
 from tests.server.serving import TOKEN, WAIT_S, server_file, serving
 from tests.services import request, scripted_service
@@ -134,10 +140,9 @@ def test_errors_of_the_server_keep_their_class() -> None:
     with serving(service, limits=ServerLimits(waiting_requests=1)) as served:
         with pytest.raises(AccessError, match="not valid"):
             ResidentService(lambda: server_file(served, token="wrong")).submit(request("Hello")).result(WAIT_S)
-        leave = served.on_loop(lambda: served.context.line.enter(served.context.clients.identify(TOKEN)))  # type: ignore[arg-type]
+        served.fill_line()
         with pytest.raises(BusyError):
             ResidentService(lambda: server_file(served)).submit(request("Hello")).result(WAIT_S)
-        served.on_loop(leave)
         with pytest.raises(InputEncodingError):
             ResidentService(lambda: server_file(served)).submit(request("\udc80")).result(WAIT_S)
 
@@ -205,6 +210,28 @@ def test_a_running_server_is_used_and_one_is_not_started_by_the_way(isolated_env
     after = app.open_service()
     assert isinstance(after, LocalService)
     after.close()
+
+
+def test_every_field_of_a_request_crosses_to_the_server() -> None:
+    wanted = TranslationRequest(
+        text="Hello\n\u2028",
+        target_lang="fr",
+        source_lang="en",
+        model="demo",
+        priority=Priority.INTERACTIVE,
+        sampling=SamplingParams(temperature=0.5, top_k=3, top_p=0.25, repetition_penalty=1.5, seed=7),
+        use_cache=False,
+        units=(
+            UnitText("a {x}", (ProtectedSpan(Span(2, 5), TokenKind.OPEN, 3),), frozenset({TokenGroup.NONE}), ("b",)),
+        ),
+    )
+    for value in (wanted, wanted.sampling):
+        for each in fields(value):  # type: ignore[arg-type]
+            default = each.default if each.default is not MISSING else None
+            assert getattr(value, each.name) != default, f"{each.name} is not tried"
+    body = msgspec.json.decode(_encoded(wanted), type=TranslateBody)
+    assert body.requests() == [wanted]
+    assert body.stream
 
 
 def test_units_of_a_document_cross_to_the_server() -> None:
