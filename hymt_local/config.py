@@ -44,9 +44,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         msgspec.Meta(description="layers on the GPU; auto: as many as fit, 0: CPU only"),
     ] = "auto"
     kv_type: Annotated[
-        Literal["f16", "q8_0", "q4_0"],
-        msgspec.Meta(description="KV cache; q8_0 takes half the memory, q4_0 a quarter: slower and less exact"),
-    ] = "f16"
+        Literal["auto", "f16", "bf16", "q8_0", "q4_0"],
+        msgspec.Meta(description="KV cache; auto: f16, q8_0: half the memory, q4_0: a quarter, slower and less exact"),
+    ] = "auto"
     slots: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=64)] | None,
         msgspec.Meta(description="segments translated at once; unset: 16, or what fits into memory"),
@@ -173,6 +173,15 @@ def unknown_variables(environ: Mapping[str, str]) -> tuple[str, ...]:
     """Return `HYMT_*` variables that no setting reads: most likely misspelt."""
     known = {variable_name(name) for name in setting_names()} | {HOME_VARIABLE}
     return tuple(sorted(name for name in environ if name.startswith(VARIABLE_PREFIX) and name not in known))
+
+
+def check_setting(name: str, value: str) -> Any:
+    """Return a value that was typed as text in its own type.
+
+    Raises:
+        ConfigError: unknown name, wrong type or out of range.
+    """
+    return _checked({name: value}, "typed", from_text=True)[name]
 
 
 def write_setting(config_file: Path, name: str, value: str | Mapping[str, str] | None) -> None:

@@ -14,10 +14,9 @@ from enum import StrEnum
 from itertools import pairwise
 
 from hymt_local.literals import Literal, find_literals
-from hymt_local.scripts import script_of
+from hymt_local.scripts import UNSPACED_SCRIPTS, script_of, whole_word
 from hymt_local.segment import ProtectedSpan, Span, TokenGroup, TokenKind, UnitText
 
-_UNSPACED_SCRIPTS = frozenset({"Hani", "Kana", "Thai", "Khmr", "Mymr", "Tibt"})
 _UNMASKED_KINDS = frozenset({"entity"})
 """Found by the grammar but left to the model: an ampersand may well become the word `and`."""
 _PLAIN_GROUPS = frozenset({TokenGroup.TEXT})
@@ -301,14 +300,7 @@ def _found_words(text: str, words: Sequence[str]) -> list[ProtectedSpan]:
 
 
 def _as_whole_word(word: str) -> str:
-    """Guard the ends that a longer word could go on from; scripts without spaces have no such ends."""
-    before = r"(?<!\w)" if _is_word_end(word[0]) else ""
-    after = r"(?!\w)" if _is_word_end(word[-1]) else ""
-    return f"{before}{re.escape(word)}{after}"
-
-
-def _is_word_end(character: str) -> bool:
-    return character.isalnum() and script_of(character) not in _UNSPACED_SCRIPTS
+    return whole_word(re.escape(word), first=word[0], last=word[-1])
 
 
 def _without_overlaps(spans: Sequence[ProtectedSpan], *, first: int = 0) -> list[ProtectedSpan]:
@@ -624,5 +616,5 @@ def _space(token: Token, found: str, beside: str, *, recorded: str, neighbour: s
     if found and recorded:
         return recorded
     if recorded:  # lost: a letter of a script with spaces would run into the token
-        return recorded if beside.isalnum() and script_of(beside) not in _UNSPACED_SCRIPTS else found
+        return recorded if beside.isalnum() and script_of(beside) not in UNSPACED_SCRIPTS else found
     return "" if beside and beside == neighbour and not beside.isalnum() else found

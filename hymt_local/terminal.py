@@ -10,6 +10,8 @@ if TYPE_CHECKING:
 
 def open_terminal_ui(app: Application) -> int:
     """Run the terminal UI until the user quits; returns the exit status."""
+    import os
+
     from hymt_local.language import get_language
     from hymt_local.tui import ModelChoice, run_tui  # Textual: 150 ms that other commands do not pay
 
@@ -19,11 +21,11 @@ def open_terminal_ui(app: Application) -> int:
     try:
         return run_tui(
             service,
-            settings=app.settings,
+            app,
+            environ=os.environ,
             languages=[get_language(tag) for tag in current.spec.languages],
             models=choices,
             current=current.ref,
-            copy_file=app.paths.last_translation,
         )
     finally:
         service.close()

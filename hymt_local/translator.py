@@ -250,6 +250,10 @@ class Translator:
             )
         return self._within_domain(words, detection) if detection else None
 
+    def _identify(self, text: str) -> tuple[str, float] | None:
+        found = self._detector.detect(text)
+        return (found.tag, found.confidence) if found else None
+
     def _within_domain(self, words: str, detection: Detection) -> Detection:
         """Let a closed domain decide where it can: its short phrases are too short for statistics."""
         coverage = self._model.coverage
@@ -338,7 +342,13 @@ class Translator:
         direction = Direction(plan.source_lang, plan.target_lang, plan.sampling, plan.request.priority)
         watched = None if plan.request.units else emit  # nobody reads along in a document
         generator = SegmentGenerator(
-            model.spec, model.engine, coverage=model.coverage, info=info, direction=direction, emit=watched
+            model.spec,
+            model.engine,
+            coverage=model.coverage,
+            info=info,
+            direction=direction,
+            emit=watched,
+            identify=self._identify,
         )
         await generator.open()
         return generator

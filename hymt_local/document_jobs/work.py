@@ -79,6 +79,8 @@ class DocumentWork:
         self._waiting = deque(self._groups())
         self._source_lang = options.languages.source_lang or self._known.source_lang
         self._is_detecting = False
+        self.n_under_way = 0
+        """Texts that were asked for and are not settled."""
         self._settled: dict[str, UnitSettled] = {}
         self._model = ""
         self._usage = TokenUsage()
@@ -119,6 +121,7 @@ class DocumentWork:
             characters += size
             groups.append(self._waiting.popleft()[1])
         self._is_detecting = self._source_lang is None
+        self.n_under_way += len(groups)
         return Batch(self._request(groups, use_cache=self._options.use_cache and not bypasses), tuple(groups))
 
     def give_up_detecting(self) -> None:
@@ -152,6 +155,7 @@ class DocumentWork:
                 self._is_detecting = False
             case SegmentDone():
                 self._usage += event.usage
+                self.n_under_way -= 1
                 for unit in batch.groups[event.segment]:
                     yield self._settle(unit, event)
             case Finished() | Failed() | Cancelled():

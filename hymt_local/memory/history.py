@@ -1,4 +1,4 @@
-"""The history: what people translated, searchable and editable. An edited target wins over the phrase cache from then on.
+"""The history: what people translated, searchable and editable. An edited target wins over the phrase cache.
 
 Texts are whole, as they were typed; the edits behind them are kept by segment, so that a corrected line is found again
 in another text.

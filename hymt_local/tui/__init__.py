@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from hymt_local.tui.choices import ModelChoice
 
 if TYPE_CHECKING:
-    from hymt_local.config import Settings
+    from hymt_local.application import Application
     from hymt_local.jobs import Service
     from hymt_local.language import Language
 
@@ -20,25 +19,26 @@ __all__ = ["ModelChoice", "run_tui"]
 
 def run_tui(
     service: Service,
+    application: Application,
     *,
-    settings: Settings,
+    environ: Mapping[str, str],
     languages: Sequence[Language],
     models: Sequence[ModelChoice],
     current: str,
-    copy_file: Path,
 ) -> int:
     """Run the terminal UI on this process's terminal until the user quits.
 
     Args:
         service: Translates; the caller closes it.
-        settings: Start values of languages, live translation and theme.
+        application: Settings, catalog, folders and installed models.
+        environ: Of the process.
         languages: What can be chosen, in the order to show it.
         models: What can be used now.
         current: Reference of the model to start with.
-        copy_file: Always holds the last copied translation.
 
     Returns:
-        The exit status: 0, or 1 after a fault of the program, which is then shown on stderr.
+        The exit status: 0; 1 after a fault of the program, which is then shown on stderr; 128 and the number of the
+        signal that ended it.
     """
     from hymt_local.tui.terminal import examine_terminal
 
@@ -46,19 +46,12 @@ def run_tui(
 
     from hymt_local.tui.app import HymtApp
     from hymt_local.tui.compat import cell_widths_as
-    from hymt_local.tui.languages import default_target
-    from hymt_local.tui.paste_shield import paste_shield
+    from hymt_local.tui.opening import open_environment
 
-    with cell_widths_as(terminal.cell_widths), paste_shield():
-        app = HymtApp(
-            service,
-            settings=settings,
-            languages=languages,
-            models=models,
-            current=next((model for model in models if model.ref == current), ModelChoice(current, current, "")),
-            target_lang=default_target(os.environ, languages),
-            copy_file=copy_file,
-            terminal=terminal,
-        )
+    environment = open_environment(
+        service, application, environ=environ, languages=languages, models=models, terminal=terminal
+    )
+    with cell_widths_as(terminal.cell_widths):
+        app = HymtApp(environment.environment, current=current, problems=environment.problems)
         app.run()
     return app.return_code or 0

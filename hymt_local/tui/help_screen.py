@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -14,47 +13,61 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from hymt_local.sanitize import sanitize
-from hymt_local.tui.keymap import APP_COMMANDS, EDITING_KEYS, TRANSLATE_COMMANDS
+from hymt_local.tui.environment import Environment
+from hymt_local.tui.keymap import APP_COMMANDS, EDITING_KEYS, VIEW_COMMANDS, Command
+from hymt_local.tui.views import View
 
 _KEY_CELLS = 24
 
 
 class HelpScreen(ModalScreen[None]):
-    """Shows all keys. Args: the file that always holds the last copied translation."""
+    """Shows all keys, those of the present view first. Args: keys, wording and files; the view it is called from."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f1,q,enter", "dismiss", "Close", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", "Close", show=False)]
 
-    def __init__(self, *, copy_file: Path) -> None:
+    def __init__(self, environment: Environment, view: View) -> None:
         super().__init__()
-        self._copy_file = copy_file
+        self._environment = environment
+        self._wording = environment.wording
+        self._view = view
 
     def compose(self) -> ComposeResult:
         """Lay out the sections."""
         with Vertical(id="dialog", classes="-wide"):
             with VerticalScroll(id="help"):
                 yield Static(self._page(), markup=False)
-            yield Static("Esc close", id="dialog-help", markup=False)
+            yield Static(self._wording("help.close"), id="dialog-help", markup=False)
 
     def _page(self) -> Content:
-        commands = (
-            (", ".join(command.shown_keys), command.description) for command in (*TRANSLATE_COMMANDS, *APP_COMMANDS)
-        )
-        copied = f"F4 uses the terminal's clipboard (OSC 52), the system's, and {self._copy_file}"
-        return Content("\n").join(
-            [
-                *_section("Actions", commands),
-                Content(),
-                *_section("Text", EDITING_KEYS),
-                Content(),
-                Content.styled("Copying", "$text-accent bold"),
-                Content(sanitize(copied)),
-            ]
-        )
+        wording = self._wording
+        others = [view for view in View if view is not self._view]
+        editing = [(wording(f"editing.{name}.keys"), wording(f"editing.{name}.text")) for name in EDITING_KEYS]
+        copied = wording("help.copying", file=str(self._environment.copy_file))
+        keymap = wording("help.keymap", file=str(self._environment.application.paths.keymap_file))
+        parts = [
+            _section(wording(f"view.{self._view}"), map(self._row, VIEW_COMMANDS[self._view])),
+            _section(wording("help.everywhere"), map(self._row, APP_COMMANDS)),
+            _section(wording("help.text"), editing),
+            [_heading(wording("help.files")), Content(sanitize(copied)), Content(sanitize(keymap))],
+            *(_section(wording(f"view.{view}"), map(self._row, VIEW_COMMANDS[view])) for view in others),
+        ]
+        return Content("\n\n").join(Content("\n").join(part) for part in parts)
+
+    def _row(self, command: Command) -> tuple[str, str]:
+        keys = ", ".join(self._environment.keymap.shown_keys(command, self._wording))
+        return keys, command.description(self._wording)
+
+
+def _heading(title: str) -> Content:
+    return Content.styled(title, "$text-accent bold")
 
 
 def _section(title: str, rows: Iterable[tuple[str, str]]) -> list[Content]:
     lines = [
-        Content.assemble((keys.ljust(_KEY_CELLS), "bold"), (description, "$foreground-muted"))
-        for keys, description in rows
+        Content.assemble((_padded(keys), "bold"), (description, "$foreground-muted")) for keys, description in rows
     ]
-    return [Content.styled(title, "$text-accent bold"), *lines]
+    return [_heading(title), *lines]
+
+
+def _padded(keys: str) -> str:
+    return keys + " " * max(1, _KEY_CELLS - Content(keys).cell_length)

@@ -15,6 +15,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from hymt_local.language import Language
+from hymt_local.tui.wording import Wording
 
 
 class Side(StrEnum):
@@ -58,11 +59,12 @@ class Pressable(Static):
 
 
 class LanguageBar(Horizontal):
-    """Shows both languages. Args: the languages by tag."""
+    """Shows both languages. Args: the languages by tag, and the language of the program itself."""
 
-    def __init__(self, languages: Mapping[str, Language], *, id: str) -> None:  # noqa: A002
+    def __init__(self, languages: Mapping[str, Language], *, wording: Wording, id: str) -> None:  # noqa: A002
         super().__init__(id=id)
         self._languages = languages
+        self._wording = wording
 
     def compose(self) -> ComposeResult:
         """Lay out the two languages and the swap sign."""
@@ -75,20 +77,29 @@ class LanguageBar(Horizontal):
         text = self._label(tag) if tag is not None else self._detected(detected, confidence)
         self.query_one("#source-language", Static).update(text)
 
-    def show_target(self, tag: str) -> None:
-        """Show the target language."""
-        self.query_one("#target-language", Static).update(self._label(tag))
+    def show_target(self, tag: str, *, is_second: bool = False) -> None:
+        """Show the target language; `is_second` when it stands in because the text is in the first one already."""
+        note = f" · {self._wording('languages.second')}" if is_second else ""
+        self.query_one("#target-language", Static).update(self._label(tag) + Content.styled(note, "$foreground-muted"))
 
     def _detected(self, tag: str | None, confidence: float | None) -> Content:
         if tag is None or tag not in self._languages:
-            return Content.styled("Detect language", "bold")
+            return Content.styled(self._wording("languages.detect"), "bold")
         share = "" if confidence is None else f" {confidence:.0%}"
-        return self._label(tag) + Content.styled(f" · detected{share}", "$foreground-muted")
+        return self._label(tag) + Content.styled(
+            f" · {self._wording('languages.detected')}{share}", "$foreground-muted"
+        )
 
     def _label(self, tag: str) -> Content:
-        """Return the English name, then the language's own where it differs."""
+        """Return the name in the program's language, then the language's own where it differs."""
         language = self._languages.get(tag)
         if language is None:
             return Content.styled(tag, "bold")
-        own = "" if language.native == language.english else f" · {language.native}"
-        return Content.assemble((language.english, "bold"), (own, "$foreground-muted"))
+        name = language_name(language, self._wording)
+        own = "" if language.native == name else f" · {language.native}"
+        return Content.assemble((name, "bold"), (own, "$foreground-muted"))
+
+
+def language_name(language: Language, wording: Wording) -> str:
+    """Return what a language is called in the language of the program."""
+    return language.chinese if wording.language == "zh" else language.english

@@ -10,11 +10,27 @@ from textual.geometry import Offset
 from textual.message import Message
 from textual.widgets.text_area import Selection
 
+from hymt_local.segment import Span
 from hymt_local.tui.compat import TYPED_CHARACTERS, TextPane, clean
 from hymt_local.tui.terminal import Terminal
 
 
-class SourceArea(TextPane):
+class MarkedPane(TextPane):
+    """A pane of which a part can be pointed out."""
+
+    def offset_of(self, location: tuple[int, int]) -> int:
+        """Return how many characters stand before a row and column."""
+        row, column = location
+        return sum(len(self.document.get_line(index)) + 1 for index in range(row)) + column
+
+    def select_span(self, span: Span) -> None:
+        """Select a part of the text and bring it into view."""
+        text = self.text
+        self.selection = Selection(location_of(text, span.start), location_of(text, span.end))
+        self.scroll_cursor_visible()
+
+
+class SourceArea(MarkedPane):
     """The pane to type in."""
 
     class Pasted(Message):
@@ -58,46 +74,55 @@ class SourceArea(TextPane):
         self.history.checkpoint()
 
 
-class TargetArea(TextPane):
+class TargetArea(MarkedPane):
     """The pane that shows a translation: streamed to, selected and copied from, never typed in."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"target--failed"}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"target--failed", "target--doubtful"}
 
     def __init__(self, terminal: Terminal, *, placeholder: str, id: str) -> None:  # noqa: A002
         super().__init__(terminal, placeholder=placeholder, read_only=True, id=id)
         self.shown = ""
         """All text of the pane, cleaned; TextArea's own copy may differ in line ends."""
         self._failed_rows: frozenset[int] = frozenset()
+        self._doubtful_rows: frozenset[int] = frozenset()
         self._is_writing = False
 
-    def show(self, text: str, *, failed_rows: frozenset[int] = frozenset()) -> None:
+    def show(
+        self, text: str, *, failed_rows: frozenset[int] = frozenset(), doubtful_rows: frozenset[int] = frozenset()
+    ) -> None:
         """Show `text`, writing only what differs from what is shown; follows its end if the reader was there.
 
         Args:
             text: All of it, not yet sanitized.
             failed_rows: Lines, counted from 0, to be marked as left untranslated.
+            doubtful_rows: Lines to be marked as worth a look.
         """
         text = clean(text)
-        if failed_rows != self._failed_rows:
-            self._failed_rows = failed_rows
+        if (failed_rows, doubtful_rows) != (self._failed_rows, self._doubtful_rows):
+            self._failed_rows, self._doubtful_rows = failed_rows, doubtful_rows
             self._line_cache.clear()
             self.refresh()
         if text == self.shown:
             return
         kept = _common_length(self.shown, text)
         is_following = kept > 0 and self.is_vertical_scroll_end
-        self._write(text[kept:], start=_location(text, kept))
+        self._write(text[kept:], start=location_of(text, kept))
         self.shown = text
         if is_following:
             self.scroll_end(animate=False)
         elif kept == 0:
             self.scroll_home(animate=False)
 
+    def follow_language(self, tag: str) -> None:
+        """Learn in which language the text is."""
+
     def get_line(self, line_index: int) -> Text:
         """Return one line; those left untranslated are marked."""
         line = super().get_line(line_index)
         if line_index in self._failed_rows:
             line.stylize(self.get_component_rich_style("target--failed", partial=True))
+        elif line_index in self._doubtful_rows:
+            line.stylize(self.get_component_rich_style("target--doubtful", partial=True))
         return line
 
     def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
@@ -124,6 +149,6 @@ def _common_length(one: str, other: str) -> int:
     return next(index for index in range(limit) if one[index] != other[index])
 
 
-def _location(text: str, offset: int) -> tuple[int, int]:
+def location_of(text: str, offset: int) -> tuple[int, int]:
     """Return row and column of an offset."""
     return text.count("\n", 0, offset), offset - (text.rfind("\n", 0, offset) + 1)

@@ -6,9 +6,7 @@ with colours arrives scrambled, and a clipboard could press keys. Most terminals
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
 from textual.message import Message
@@ -75,20 +73,3 @@ class ShieldedParser(XTermParser):
         """Parse terminal input; empty data means its end."""
         shielded = self._paste_filter.filter(data)
         return super().feed(shielded) if shielded or not data else ()
-
-
-@contextmanager
-def paste_shield() -> Iterator[None]:
-    """Use the shielded parser for terminals while the block runs; Windows consoles are read in another way."""
-    if sys.platform == "win32":
-        yield
-        return
-    from textual.drivers import linux_driver
-
-    names = vars(linux_driver)
-    original = names["XTermParser"]
-    names["XTermParser"] = ShieldedParser
-    try:
-        yield
-    finally:
-        names["XTermParser"] = original

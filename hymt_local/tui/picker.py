@@ -19,8 +19,9 @@ from textual.widgets.option_list import Option
 from hymt_local.language import Language
 from hymt_local.sanitize import sanitize
 from hymt_local.tui.choices import ModelChoice
-from hymt_local.tui.language_bar import Side
+from hymt_local.tui.language_bar import Side, language_name
 from hymt_local.tui.languages import DETECT, search
+from hymt_local.tui.wording import Wording
 
 PickT = TypeVar("PickT")
 
@@ -46,11 +47,15 @@ class PickerScreen(ModalScreen[PickT | None], Generic[PickT]):
     ]
     COLUMN_CELLS: ClassVar[tuple[int, ...]] = (24, 9)
 
+    def __init__(self, wording: Wording) -> None:
+        super().__init__()
+        self.wording = wording
+
     def compose(self) -> ComposeResult:
         """Lay out title, search field, list and a line of help."""
         with Vertical(id="dialog"):
             yield Static(id="dialog-title", markup=False)
-            yield Input(placeholder="Type to search", id="search", select_on_focus=False)
+            yield Input(placeholder=self.wording("picker.search"), id="search", select_on_focus=False)
             yield OptionList(id="choices", markup=False)
             yield Static(self.help_line(), id="dialog-help", markup=False)
 
@@ -148,8 +153,10 @@ class LanguagePicker(PickerScreen[LanguagePicked]):
         Binding("f2,tab,shift+tab", "turn", "Other language", show=False, priority=True)
     ]
 
-    def __init__(self, languages: Sequence[Language], *, side: Side, tags: dict[Side, str | None]) -> None:
-        super().__init__()
+    def __init__(
+        self, languages: Sequence[Language], *, wording: Wording, side: Side, tags: dict[Side, str | None]
+    ) -> None:
+        super().__init__(wording)
         self._languages = languages
         self._side = side
         self._tags = tags
@@ -158,22 +165,23 @@ class LanguagePicker(PickerScreen[LanguagePicked]):
         """Show both sides, the active one marked."""
         parts = [
             Content.styled(f" {name} ", "$text-accent bold underline" if side is self._side else "$foreground-muted")
-            for side, name in ((Side.SOURCE, "From"), (Side.TARGET, "Into"))
+            for side, name in ((Side.SOURCE, self.wording("picker.from")), (Side.TARGET, self.wording("picker.into")))
         ]
         return Content("  ").join(parts)
 
     def help_line(self) -> str:
         """Return the keys."""
-        return "Enter choose · F2 other side · Esc close"
+        return self.wording("picker.language_help")
 
     def rows(self, query: str) -> Sequence[Row]:
         """Return the matching languages; detection comes first on the source side."""
         found = [
-            Row(language.tag, (language.english, language.tag, language.native))
+            Row(language.tag, (language_name(language, self.wording), language.tag, language.native))
             for language in search(query, self._languages)
         ]
-        is_detection_shown = self._side is Side.SOURCE and "detect language".startswith(query.strip().casefold())
-        return [Row(DETECT, ("Detect language", DETECT, "")), *found] if is_detection_shown else found
+        detect = self.wording("languages.detect")
+        is_detection_shown = self._side is Side.SOURCE and detect.casefold().startswith(query.strip().casefold())
+        return [Row(DETECT, (detect, DETECT, "")), *found] if is_detection_shown else found
 
     def current_key(self) -> str:
         """Return the tag in force on this side."""
@@ -195,18 +203,18 @@ class ModelPicker(PickerScreen[ModelChoice]):
 
     COLUMN_CELLS = (30,)
 
-    def __init__(self, models: Sequence[ModelChoice], *, current: ModelChoice) -> None:
-        super().__init__()
+    def __init__(self, models: Sequence[ModelChoice], *, wording: Wording, current: ModelChoice) -> None:
+        super().__init__(wording)
         self._models = models
         self._current = current
 
     def title_line(self) -> Content:
         """Return what is being chosen."""
-        return Content.styled("Model", "bold")
+        return Content.styled(self.wording("picker.model"), "bold")
 
     def help_line(self) -> str:
         """Return the keys, and where more models come from."""
-        return "Enter choose · Esc close · more models: hymt models list"
+        return self.wording("picker.model_help")
 
     def rows(self, query: str) -> Sequence[Row]:
         """Return the models whose reference or title holds the query."""

@@ -52,6 +52,8 @@ class RunState:
     target_lang: str = ""
     detected_confidence: float | None = None
     loaded_fraction: float = 0.0
+    device: str = ""
+    """Where the model's layers are; empty until the engine has said so."""
     prompt_done: int = 0
     """Tokens of the prompt being read, of `prompt_total`."""
     prompt_total: int = 0
@@ -59,11 +61,17 @@ class RunState:
     n_settled: int = 0
     n_cached: int = 0
     n_failed: int = 0
+    n_findings: int = 0
+    """Segments of which the output checks have something to say, though they were not refused."""
     usage: TokenUsage = field(default_factory=TokenUsage)
     origin: Origin | None = None
     elapsed_s: float = 0.0
     error: ErrorReport | None = None
     """Why the run failed, or why its first failed segment did."""
+
+    def stopped(self, phase: Phase) -> RunState:
+        """Return the state after the run was given up: of it, only the model is worth knowing."""
+        return RunState(phase=phase, model=self.model, model_kind=self.model_kind, device=self.device)
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -115,6 +123,7 @@ def _settle(state: RunState, event: SegmentDone) -> RunState:
         n_settled=state.n_settled + 1,
         n_cached=state.n_cached + (event.origin is Origin.CACHE),
         n_failed=state.n_failed + (event.error is not None),
+        n_findings=state.n_findings + (event.error is None and bool(event.findings)),
         usage=state.usage + event.usage,
         error=state.error or event.error,
     )

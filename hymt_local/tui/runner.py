@@ -33,6 +33,8 @@ class Run:
     started_at: float
     state: RunState = field(default_factory=lambda: RunState(phase=Phase.WAITING))
     transcript: Transcript = field(default_factory=Transcript)
+    finished: Finished | None = None
+    """The result, once it has come."""
 
 
 class RunView(Protocol):
@@ -122,6 +124,7 @@ class Runner:
                 self._view.run_started(event)
             case Finished():
                 run.transcript.finish(event)
+                run.finished = event
         if run.state.phase.is_active:
             self._flush_soon(run)
         else:

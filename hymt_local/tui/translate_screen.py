@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+import asyncio
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
+from textual.content import Content
 from textual.message import Message
-from textual.screen import Screen
-from textual.widgets import Footer, TextArea
-from textual.worker import Worker, WorkerState
+from textual.widgets import TextArea
+from textual.widgets.text_area import Selection
+from textual.worker import Worker
 
+from hymt_local.errors import HymtError
 from hymt_local.events import (
     Origin,
     Priority,
@@ -20,19 +25,33 @@ from hymt_local.events import (
     Started,
     TranslationRequest,
 )
+from hymt_local.memory.history import HistoryEntry
 from hymt_local.sanitize import sanitize
+from hymt_local.tui.alternatives import AlternativesScreen, BackTranslationScreen
 from hymt_local.tui.choices import ModelChoice
 from hymt_local.tui.clipboard import CopyReport, copy_text
 from hymt_local.tui.clock import Alarm
+from hymt_local.tui.dialogs import PathDialog
+from hymt_local.tui.direction import Direction
+from hymt_local.tui.downloads import Download, download_label
 from hymt_local.tui.environment import Environment
+from hymt_local.tui.keeper import HistoryKeeper
 from hymt_local.tui.keymap import TRANSLATE_COMMANDS, bindings
 from hymt_local.tui.language_bar import LanguageBar, Pressable, Side
 from hymt_local.tui.live import LivePause, is_live_text
+from hymt_local.tui.machine_facts import rss_bytes
 from hymt_local.tui.panes import SourceArea, TargetArea
 from hymt_local.tui.picker import LanguagePicked, LanguagePicker, ModelPicker
+from hymt_local.tui.recorder import Recorder
 from hymt_local.tui.run_state import Phase, RunState
 from hymt_local.tui.runner import WORKER_GROUP, Run, Runner
-from hymt_local.tui.status import Notice, StatusArea, status_of
+from hymt_local.tui.status import ModelFacts, Notice, StatusArea, bar_text, status_of
+from hymt_local.tui.text_files import MOST_BYTES, is_for_documents, read_text_file, save_text_file
+from hymt_local.tui.transcript import Passage
+from hymt_local.tui.unsaved import UnsavedText
+from hymt_local.tui.view_screen import ViewScreen
+from hymt_local.tui.views import View
+from hymt_local.tui.wording import Wording
 
 _TICK_S = 0.5
 
@@ -40,49 +59,81 @@ SPACING_MARK_LANGUAGES = frozenset({"my", "km", "hi", "mr", "bn", "te", "gu"})
 """Languages whose rows are displaced where the terminal measures spacing marks in another way than we do."""
 
 
-class TranslateScreen(Screen[None]):
+class TranslateScreen(ViewScreen):
     """Owns the languages, the model and the current run; only its handlers touch the widgets."""
 
+    VIEW = View.TRANSLATE
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(TRANSLATE_COMMANDS)]
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]  # noqa: RUF012
     AUTO_FOCUS = "#source"
 
     class PauseOver(Message):
         """Typing has paused for long enough."""
 
+    class DocumentWanted(Message):
+        """A file was chosen that is better translated as a document."""
+
+        def __init__(self, path: Path) -> None:
+            super().__init__()
+            self.path = path
+
     def __init__(
-        self, environment: Environment, *, model: ModelChoice, source_lang: str | None, target_lang: str
+        self, environment: Environment, *, keeper: HistoryKeeper, model: ModelChoice, direction: Direction
     ) -> None:
-        super().__init__()
-        self._environment = environment
+        super().__init__(environment)
         self._languages = {language.tag: language for language in environment.languages}
         self._model = model
-        self._source_lang = source_lang
-        self._target_lang = target_lang
-        self._detected: str | None = None
-        self._confidence: float | None = None
+        self._direction = direction
+        self._recorder = Recorder(keeper)
+        self._unsaved = UnsavedText(environment, self.set_timer)
         self._is_live = environment.settings.live
         self._pause = LivePause(environment.settings.live_pause_ms / 1000)
         self._alarm: Alarm | None = None
         self._runner = Runner(self, view=self, environment=environment)
         self._state = RunState()
+        self._passages: tuple[Passage, ...] = ()
+        self._rss_bytes = 0
+        self._banner = Content()
+        """What is to be known besides the runs: an offer or a download."""
         self._is_target_current = False
 
-    def compose(self) -> ComposeResult:
-        """Lay out languages, panes, status and keys."""
-        terminal = self._environment.terminal
-        yield LanguageBar(self._languages, id="languages")
+    def compose_view(self) -> ComposeResult:
+        """Lay out languages and panes."""
+        terminal = self.environment.terminal
+        yield LanguageBar(self._languages, wording=self.wording, id="languages")
         with Container(id="panes"):
             yield SourceArea(terminal, placeholder=self._source_hint(), id="source")
-            yield TargetArea(terminal, placeholder="The translation appears here", id="target")
-        yield StatusArea(id="status")
-        yield Footer(show_command_palette=False)
+            yield TargetArea(terminal, placeholder=self.wording("translate.target_hint"), id="target")
 
     def on_mount(self) -> None:
-        """Show what is known before anything runs."""
+        """Show what is known before anything runs, and the text of a session that ended with it."""
         self._ticker = self.set_interval(_TICK_S, self._show_status, pause=True)
         self._show_languages()
         self._show_status()
+        if text := self._unsaved.recovered():
+            self._rewrite_source(text)
+            self.show_notice(Notice(self.wording("translate.recovered"), hint=self.wording("translate.recovered_hint")))
+
+    @property
+    def model(self) -> ModelChoice:
+        """The model that translates."""
+        return self._model
+
+    def end(self) -> None:
+        """Keep what is typed for the next start."""
+        self._unsaved.flush()
+
+    def offer(self, model: str) -> None:
+        """Say which model suits this machine, in place of the demo's banner."""
+        self._banner = Content.styled(self.wording("translate.offer", model=sanitize(model)), "$text-accent")
+        self._show_status()
+
+    def show_download(self, state: Download) -> None:
+        """Show how far a download is, in the same place."""
+        label = sanitize(download_label(state, self.wording))
+        bar = bar_text(sanitize(state.ref), fraction=state.fraction, after=label)
+        self._banner = bar if state.is_running else Content()
+        if self.is_mounted:
+            self._show_status()
 
     # What the user does
 
@@ -91,6 +142,7 @@ class TranslateScreen(Screen[None]):
         """Leave the old translation dimmed until the new one comes; wait for a pause in typing."""
         self._mark_target(is_current=False)
         self._silence_alarm()
+        self._unsaved.changed(self._source.text)
         if not self._source.text:
             self._stop_run()
             self._forget()
@@ -118,13 +170,27 @@ class TranslateScreen(Screen[None]):
     def _swap_pressed(self) -> None:
         self.action_swap()
 
+    @on(TextArea.SelectionChanged, "#target")
+    def _target_cursor_moved(self) -> None:
+        if self._target.has_focus:
+            self._explain_passage(self._target.cursor_location)
+
     def action_translate(self) -> None:
         """Translate now, whatever the length and whether live or not."""
         self._silence_alarm()
         if not self._source.text.strip():
-            self.show_notice(Notice("There is no text yet: type or paste it", is_warning=True))
+            self.show_notice(Notice(self.wording("translate.no_text"), is_warning=True))
             return
         self._start_run()
+
+    def action_retry(self) -> None:
+        """Translate once more; what the cache gave is asked from the model this time."""
+        if not self._source.text.strip():
+            self.action_translate()
+            return
+        self._silence_alarm()
+        is_settled = self._state.phase is Phase.DONE and not self._state.n_failed
+        self._start_run(is_fresh=is_settled)
 
     def action_cancel(self) -> None:
         """Stop the run, or the wait for one."""
@@ -137,24 +203,21 @@ class TranslateScreen(Screen[None]):
 
     def action_swap(self) -> None:
         """Swap languages and texts; a detected language becomes the target."""
-        source_lang = self._source_lang or self._detected
-        if source_lang is None:
-            self.show_notice(
-                Notice("No language detected yet: translate first, or choose one with F2", is_warning=True)
-            )
+        if not self._direction.swap():
+            self.show_notice(Notice(self.wording("translate.no_language"), is_warning=True))
             return
         translation = self._target.shown
         was_current = self._is_target_current
         source = self._source.text
         self._stop_run()
-        self._source_lang, self._target_lang = self._target_lang, source_lang
+        self._forget_passages()
         self._show_languages()
         if translation:
             self._rewrite_source(translation)
         if translation and was_current:
             self._target.show(source)
             self._mark_target(is_current=True)
-            self.show_notice(Notice("Swapped"))
+            self.show_notice(Notice(self.wording("translate.swapped")))
         else:
             self._mark_target(is_current=False)
             self._translate_live()
@@ -164,13 +227,15 @@ class TranslateScreen(Screen[None]):
         self._silence_alarm()
         self._stop_run()
         self._rewrite_source("")
+        self._unsaved.changed("")
+        self._recorder.end_text()
         self._forget()
         self._source.focus()
 
     def action_copy(self) -> None:
         """Copy the whole translation."""
         if not self._target.shown:
-            self.show_notice(Notice("There is no translation to copy yet", is_warning=True))
+            self.show_notice(Notice(self.wording("translate.nothing_to_copy"), is_warning=True))
             return
         self.app.copy_to_clipboard(self._target.shown)
 
@@ -179,34 +244,142 @@ class TranslateScreen(Screen[None]):
         self._is_live = not self._is_live
         self._silence_alarm()
         self._source.placeholder = self._source_hint()
-        self.show_notice(Notice("Translates while you type" if self._is_live else "Translates when asked: F5"))
+        self.show_notice(Notice(self.wording("translate.live_on" if self._is_live else "translate.live_off")))
         if not self._is_target_current:
             self._translate_live()
 
     def action_model(self) -> None:
         """Choose the model."""
-        self.app.push_screen(ModelPicker(self._environment.models, current=self._model), self._model_picked)
+        picker = ModelPicker(self.environment.models, wording=self.wording, current=self._model)
+        self.app.push_screen(picker, self._model_picked)
+
+    def action_next_segment(self) -> None:
+        """Select the next segment on both sides, and say where its target came from and what the checks found."""
+        if not self._passages:
+            self.show_notice(Notice(self.wording("segment.none"), is_warning=True))
+            return
+        at = self._target.offset_of(self._target.selection.end)
+        following = [passage for passage in self._passages if passage.target_span.start >= at]
+        passage = following[0] if following else self._passages[0]
+        self._source.select_span(passage.source_span)
+        self._target.select_span(passage.target_span)
+        self._explain(passage)
+
+    def action_alternatives(self) -> None:
+        """Ask the model for other translations, sampled."""
+        if (request := self._request_of_shown()) is not None:
+            self.app.push_screen(AlternativesScreen(self.environment, request), self._alternative_taken)
+
+    def action_back(self) -> None:
+        """Translate the translation back, to see what it says."""
+        request, source_lang = self._request_of_shown(), self._direction.known_source
+        if request is None:
+            return
+        if source_lang is None:
+            self.show_notice(Notice(self.wording("translate.no_language"), is_warning=True))
+            return
+        backwards = TranslationRequest(
+            text=self._target.shown,
+            source_lang=request.target_lang,
+            target_lang=source_lang,
+            model=request.model,
+            priority=Priority.INTERACTIVE,
+        )
+        self.app.push_screen(BackTranslationScreen(self.environment, backwards, original=request.text))
+
+    @work(exclusive=True, group="files", exit_on_error=False)
+    async def action_open(self) -> None:
+        """Read a text file into the source pane; other files go to the documents."""
+        dialog = PathDialog(self.wording, title=self.wording("path.open"), start="", is_new=False)
+        path = await self.app.push_screen_wait(dialog)
+        if path is None:
+            return
+        if is_for_documents(path):
+            self.post_message(self.DocumentWanted(path))
+            return
+        try:
+            text = await asyncio.to_thread(read_text_file, path)
+        except HymtError as error:
+            self.show_notice(Notice(error.message, hint=error.hint, is_warning=True))
+            return
+        self._recorder.end_text()
+        self._source.rewrite(text)
+        self._source.focus()
+        self._translate_live()
+        self.show_notice(Notice(self.wording("path.opened", name=path.name, limit=MOST_BYTES // 1000)))
+
+    @work(exclusive=True, group="files", exit_on_error=False)
+    async def action_save(self) -> None:
+        """Write the translation into a file."""
+        if not self._target.shown:
+            self.show_notice(Notice(self.wording("translate.nothing_to_save"), is_warning=True))
+            return
+        start = f"translation.{self._direction.effective_target}.txt"
+        dialog = PathDialog(self.wording, title=self.wording("path.save"), start=start, is_new=True)
+        path = await self.app.push_screen_wait(dialog)
+        if path is None:
+            return
+        try:
+            await asyncio.to_thread(save_text_file, path, self._target.shown)
+        except HymtError as error:
+            self.show_notice(Notice(error.message, hint=error.hint, is_warning=True))
+        else:
+            self.show_notice(Notice(self.wording("path.saved", file=str(path))))
 
     # Languages and model
 
+    def restore(self, entry: HistoryEntry) -> None:
+        """Show a past translation again, without a run."""
+        self._silence_alarm()
+        self._stop_run()
+        self._recorder.end_text()
+        known, direction = self._languages, self._direction
+        direction.choose(
+            source_lang=entry.source_lang if entry.source_lang in known else direction.source_lang,
+            target_lang=entry.target_lang if entry.target_lang in known else direction.target_lang,
+        )
+        self._forget()
+        self._rewrite_source(entry.source)
+        self._unsaved.changed(entry.source)
+        self._target.show(entry.target)
+        self._mark_target(is_current=True)
+
     def _pick_language(self, side: Side) -> None:
-        tags = {Side.SOURCE: self._source_lang, Side.TARGET: self._target_lang}
-        self.app.push_screen(LanguagePicker(self._environment.languages, side=side, tags=tags), self._language_picked)
+        tags = {Side.SOURCE: self._direction.source_lang, Side.TARGET: self._direction.target_lang}
+        picker = LanguagePicker(self.environment.languages, wording=self.wording, side=side, tags=tags)
+        self.app.push_screen(picker, self._language_picked)
 
     def _language_picked(self, picked: LanguagePicked | None) -> None:
         if picked is None:
             return
+        direction = self._direction
         if picked.side is Side.SOURCE:
-            self._source_lang = picked.tag
+            direction.choose(source_lang=picked.tag, target_lang=direction.target_lang)
         elif picked.tag is not None:
-            self._target_lang = picked.tag
+            direction.choose(source_lang=direction.source_lang, target_lang=picked.tag)
         self._show_languages()
+        self._changed_by_choice()
+
+    def use_model(self, model: ModelChoice) -> None:
+        """Translate with another model from now on."""
+        if model == self._model:
+            return
+        self._model = model
         self._changed_by_choice()
 
     def _model_picked(self, picked: ModelChoice | None) -> None:
         if picked is not None:
-            self._model = picked
-            self._changed_by_choice()
+            self.use_model(picked)
+
+    def settings_changed(self) -> None:
+        """Follow the settings as they are now."""
+        settings = self.environment.settings
+        self._is_live = settings.live
+        self._pause = LivePause(settings.live_pause_ms / 1000)
+        self._direction.second_target = settings.second_target
+        self._source.placeholder = self._source_hint()
+        self._show_languages()
+        self._show_status()
 
     def _changed_by_choice(self) -> None:
         """What is shown was made for another choice: translate again."""
@@ -221,7 +394,7 @@ class TranslateScreen(Screen[None]):
 
     def _await_pause(self) -> None:
         if is_live_text(self._source.text):
-            self._alarm = self._environment.clock.call_later(self._pause.seconds, self._announce_pause)
+            self._alarm = self.environment.clock.call_later(self._pause.seconds, self._announce_pause)
         else:
             self._show_status()
 
@@ -241,20 +414,36 @@ class TranslateScreen(Screen[None]):
 
     # The run
 
-    def _start_run(self) -> None:
-        settings = self._environment.settings
+    def _request(self, *, is_fresh: bool = False) -> TranslationRequest:
+        settings = self.environment.settings
         sampling = SamplingParams(temperature=settings.temperature, seed=settings.seed)
-        self._runner.start(
-            TranslationRequest(
-                text=self._source.text,
-                target_lang=self._target_lang,
-                source_lang=self._source_lang,
-                model=self._model.ref,
-                priority=Priority.INTERACTIVE,
-                sampling=sampling if settings.temperature else None,
-                use_cache=settings.cache,
-            )
+        return TranslationRequest(
+            text=self._source.text,
+            target_lang=self._direction.effective_target,
+            source_lang=self._direction.source_lang,
+            model=self._model.ref,
+            priority=Priority.INTERACTIVE,
+            sampling=sampling if settings.temperature else None,
+            use_cache=settings.cache and not is_fresh,
+            **_draft(self._target.shown),
         )
+
+    def _request_of_shown(self) -> TranslationRequest | None:
+        """Return the request behind the translation that is shown, with a known source language if there is one."""
+        if not self._target.shown or not self._source.text.strip() or not self._is_target_current:
+            self.show_notice(Notice(self.wording("translate.first"), is_warning=True))
+            return None
+        return TranslationRequest(
+            text=self._source.text,
+            target_lang=self._direction.effective_target,
+            source_lang=self._direction.known_source,
+            model=self._model.ref,
+            priority=Priority.INTERACTIVE,
+            use_cache=False,
+        )
+
+    def _start_run(self, *, is_fresh: bool = False) -> None:
+        self._runner.start(self._request(is_fresh=is_fresh))
         self._ticker.resume()
         self._show_status()
 
@@ -263,61 +452,116 @@ class TranslateScreen(Screen[None]):
         run = self._runner.stop()
         if run is not None:
             self._ticker.pause()
-            self._state = RunState(phase=phase, model=run.state.model, model_kind=run.state.model_kind)
+            self._state = run.state.stopped(phase)
             self._show_status()
 
     def run_started(self, event: Started) -> None:
-        """Show the language that was detected."""
+        """Show the language that was detected; the second target may have to stand in."""
         if event.detected_confidence is not None:
-            self._detected, self._confidence = event.source_lang, event.detected_confidence
+            has_turned = self._direction.learn(event.source_lang, event.detected_confidence)
             self._show_languages()
+            if has_turned:
+                self._start_run()
 
     def run_grew(self, run: Run) -> None:
         """Show the text so far; until there is any, the older translation stays, dimmed."""
         if text := run.transcript.text:
             self._target.show(text)
             self._mark_target(is_current=run.request.text == self._source.text)
+            self._forget_passages()
         self._show_status()
 
     def run_ended(self, run: Run) -> None:
         """Show the authoritative text, or why there is none."""
         self._state = run.state
         self._ticker.pause()
+        transcript = run.transcript
         if run.state.phase is Phase.DONE:
-            self._target.show(run.transcript.text, failed_rows=run.transcript.failed_rows())
+            self._target.show(
+                transcript.text, failed_rows=transcript.failed_rows(), doubtful_rows=transcript.doubtful_rows()
+            )
             self._mark_target(is_current=run.request.text == self._source.text)
+            self._passages = tuple(transcript.passages())
             if run.state.origin is Origin.MODEL:
                 self._pause.observe(run.state.elapsed_s)
+                self._look_at_memory()
+            self._record(run)
         elif run.state.phase is Phase.FAILED:
             # The older translation belongs to another text: beside the error it would look like the answer.
-            self._target.show(run.transcript.text)
+            self._target.show(transcript.text)
             self._mark_target(is_current=False)
         self._show_status()
+
+    @work(group="record", exit_on_error=False)
+    async def _record(self, run: Run) -> None:
+        """Write the translation into the history, if it is one."""
+        finished, settings = run.finished, self.environment.settings
+        if finished is None or not settings.history or finished.origin is Origin.SOURCE or finished.failed:
+            return
+        try:
+            await self._recorder.record(run.request, finished)
+        except HymtError as error:
+            self.show_notice(Notice(error.message, hint=error.hint, is_warning=True))
+
+    @work(exclusive=True, group="memory", exit_on_error=False)
+    async def _look_at_memory(self) -> None:
+        self._rss_bytes = await asyncio.to_thread(rss_bytes)
+        self._show_status()
+
+    def _alternative_taken(self, text: str | None) -> None:
+        if text is None:
+            return
+        self._target.show(text)
+        self._forget_passages()
+        self._correct(text)
+        self.show_notice(Notice(self.wording("alternatives.taken")))
+
+    @work(group="record", exit_on_error=False)
+    async def _correct(self, text: str) -> None:
+        try:
+            await self._recorder.correct(text)
+        except HymtError as error:
+            self.show_notice(Notice(error.message, hint=error.hint, is_warning=True))
 
     def _forget(self) -> None:
         """Nothing is left of the text: neither its translation nor its language."""
         self._target.show("")
-        self._detected = self._confidence = None
+        self._direction.forget()
         self._state = RunState()
+        self._forget_passages()
         self._show_languages()
         self._show_status()
 
-    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
-        """Show a fault of the program itself like any other error: the text must survive it."""
-        if event.state is WorkerState.ERROR:
-            if event.worker.group == WORKER_GROUP:
-                self._stop_run()
-            fault = f"internal error: {event.worker.error!r}"
-            self.show_notice(Notice(fault, hint="your text is untouched; please report this", is_warning=True))
+    def _forget_passages(self) -> None:
+        self._passages = ()
+
+    def worker_failed(self, worker: Worker[object]) -> None:
+        """Stop the run that a fault has ended."""
+        if worker.group == WORKER_GROUP:
+            self._stop_run()
+
+    # Segments
+
+    def _explain_passage(self, location: tuple[int, int]) -> None:
+        at = self._target.offset_of(location)
+        for passage in self._passages:
+            if passage.target_span.start <= at <= passage.target_span.end:
+                self._explain(passage)
+                return
+
+    def _explain(self, passage: Passage) -> None:
+        self.query_one(StatusArea).show_advice(passage_text(passage, self._passages, self.wording))
 
     # Copying
 
     @work(exclusive=True, group="copy", exit_on_error=False)
     async def copy_elsewhere(self, text: str) -> None:
         """Copy with the system's tool and to the file, after the terminal's clipboard was written; say what worked."""
-        environment = self._environment
+        environment = self.environment
         report = await copy_text(text, copy_file=environment.copy_file, search_path=environment.search_path)
-        self.show_notice(copied_notice(report))
+        screen = self.app.screen
+        shown_on = screen if isinstance(screen, ViewScreen) else self
+        shown_on.show_notice(copied_notice(report, self.wording))
 
     # What is shown
 
@@ -334,6 +578,7 @@ class TranslateScreen(Screen[None]):
         self._silence_alarm()
         with self._source.prevent(TextArea.Changed):
             self._source.rewrite(text)
+            self._source.selection = Selection.cursor(self._source.document.end)
 
     def _mark_target(self, *, is_current: bool) -> None:
         """Dim what does not belong to the text in the source pane."""
@@ -341,45 +586,63 @@ class TranslateScreen(Screen[None]):
         self._target.set_class(not is_current, "-stale")
 
     def _show_languages(self) -> None:
-        bar = self.query_one(LanguageBar)
-        bar.show_source(self._source_lang, detected=self._detected, confidence=self._confidence)
-        bar.show_target(self._target_lang)
-        self.set_class(self._must_stack(), "-stack")
+        direction, bar = self._direction, self.query_one(LanguageBar)
+        bar.show_source(direction.source_lang, detected=direction.detected, confidence=direction.confidence)
+        bar.show_target(direction.effective_target, is_second=direction.is_flipped)
+        layout = self.environment.settings.layout
+        self.set_class(layout == "stack" or (layout == "auto" and self._must_stack()), "-stack")
+        self.set_class(layout == "side", "-side")
+        self._target.follow_language(direction.effective_target)
 
     def _must_stack(self) -> bool:
         """A row that is wider than we think pushes the pane beside it; above each other nothing can be pushed."""
-        shown = {self._source_lang or self._detected, self._target_lang}
-        return self._environment.terminal.cell_widths is None and not SPACING_MARK_LANGUAGES.isdisjoint(shown)
+        shown = {self._direction.known_source, self._direction.effective_target}
+        return self.environment.terminal.cell_widths is None and not SPACING_MARK_LANGUAGES.isdisjoint(shown)
 
     def _show_status(self) -> None:
         run = self._runner.run
         text = status_of(
             run.state if run else self._state,
             elapsed_s=self._runner.elapsed_s,
-            model=self._model.ref,
-            model_kind=self._model.kind,
+            model=ModelFacts(self._model.ref, self._model.kind, self._rss_bytes),
             idle=self._idle_text(),
+            banner=self._banner,
+            wording=self.wording,
         )
         self.query_one(StatusArea).show(text)
 
-    def show_notice(self, notice: Notice) -> None:
-        """Show a message in place of the state line, until the next change of state."""
-        self.query_one(StatusArea).show_notice(notice)
-
     def _idle_text(self) -> str:
         if not self._is_live:
-            return "Ready: F5 translates"
+            return self.wording("translate.ready_asked")
         if len(self._source.text) > 0 and not is_live_text(self._source.text) and len(self._source.text) > 2:
-            return "Long text: F5 translates"
-        return "Ready: translates while you type"
+            return self.wording("translate.ready_long")
+        return self.wording("translate.ready_live")
 
     def _source_hint(self) -> str:
-        after = "The translation follows as you type." if self._is_live else "F5 translates."
-        return f"Type or paste text\n\n{after}\nF2 chooses the languages, F1 shows all keys."
+        return self.wording("translate.source_hint_live" if self._is_live else "translate.source_hint_asked")
 
 
-def copied_notice(report: CopyReport) -> Notice:
+def passage_text(passage: Passage, passages: tuple[Passage, ...], wording: Wording) -> Content:
+    """Return where a segment's target came from and what the checks found, in one line."""
+    done = passage.done
+    number = wording("segment.number", number=passages.index(passage) + 1, total=len(passages))
+    origin = wording("segment.failed") if done.error else wording(f"origin.{done.origin.value}")
+    messages = [done.error.message] if done.error else [finding.message for finding in done.findings]
+    if not messages:
+        return Content.styled(f"{number} · {origin}", "$foreground-muted")
+    return Content.assemble(
+        (f"{number} · {origin} · ", "$foreground-muted"), (sanitize("; ".join(messages)), "$text-warning")
+    )
+
+
+def copied_notice(report: CopyReport, wording: Wording) -> Notice:
     """Say what worked, so that a paste that brings nothing is no riddle."""
-    how = f"Copied with {report.tool}" if report.tool else "Sent to the terminal's clipboard (OSC 52)"
-    where = f"also in {report.file}" if report.file else f"no file: {report.error}"
+    how = wording("copied.tool", tool=report.tool) if report.tool else wording("copied.terminal")
+    where = wording("copied.file", file=report.file) if report.file else wording("copied.no_file", error=report.error)
     return Notice(how, hint=sanitize(where))
+
+
+def _draft(translation: str) -> dict[str, Any]:
+    """Return the former translation as the field that lets the engine start from it, where requests have one."""
+    has_field = any(field.name == "draft" for field in fields(TranslationRequest))
+    return {"draft": translation} if has_field and translation else {}

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from hymt_local.config import Settings
+from hymt_local.application import open_application
 from hymt_local.language import LANGUAGES
+from hymt_local.paths import Paths
 from hymt_local.tui.app import HymtApp
 from hymt_local.tui.choices import ModelChoice
+from hymt_local.tui.opening import open_environment
 from hymt_local.tui.terminal import CellWidths, Terminal
 from tests.tui.fakes import FakeClock, FakeService
 
@@ -36,28 +39,27 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def copy_file(tmp_path: Path) -> Path:
-    return tmp_path / "state" / "last-translation.txt"
+def copy_file(paths: Paths) -> Path:
+    return paths.last_translation
 
 
 @pytest.fixture
-def make_app(service: FakeService, clock: FakeClock, copy_file: Path) -> MakeApp:
+def make_app(service: FakeService, clock: FakeClock) -> MakeApp:
     """Return a maker of apps; keyword arguments are settings, but for `terminal`, `model` and `search_path`."""
 
     def make(
         *, terminal: Terminal | None = None, model: int = 0, search_path: str = "", **settings: str | bool | int
     ) -> HymtApp:
-        return HymtApp(
+        opened = open_environment(
             service,
-            settings=Settings(**{"target_lang": "fr", **settings}),  # type: ignore[arg-type]
+            open_application(os.environ, flags={"target_lang": "fr", **settings}),
+            environ=os.environ,
             languages=LANGUAGES,
             models=MODELS,
-            current=MODELS[model],
-            target_lang="zh",
-            copy_file=copy_file,
             terminal=terminal or Terminal(cell_widths=KITTY),
             clock=clock,
             search_path=search_path,
         )
+        return HymtApp(opened.environment, current=MODELS[model].ref, problems=opened.problems)
 
     return make

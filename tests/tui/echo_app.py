@@ -26,11 +26,11 @@ def main(behaviour: str = "echo") -> int:
     with LocalService(lambda ref: model, cache_path=None) as service:
         return run_tui(
             service,
-            settings=application.settings,
+            application,
+            environ=os.environ,
             languages=LANGUAGES,
             models=[ModelChoice("echo", model.spec.title, model.spec.kind)],
             current="echo",
-            copy_file=application.paths.last_translation,
         )
 
 

@@ -124,6 +124,7 @@ def finished(
     origin: Origin = Origin.MODEL,
     usage: TokenUsage | None = None,
     elapsed_s: float = 1.5,
+    model: str = "demo",
     failed: tuple[SegmentDone, ...] = (),
 ) -> Finished:
     """Return the last event of a job that went well."""
@@ -131,7 +132,7 @@ def finished(
         text=text,
         source_lang=request.source_lang or "en",
         target_lang=request.target_lang,
-        model="demo",
+        model=model,
         signature="test",
         origin=origin,
         usage=usage or TokenUsage(prompt_tokens=30, output_tokens=60, decode_s=1.5),

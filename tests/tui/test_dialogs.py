@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.widgets import OptionList, Static
 
 from hymt_local.tui.help_screen import HelpScreen
-from hymt_local.tui.keymap import APP_COMMANDS, TRANSLATE_COMMANDS
+from hymt_local.tui.keymap import every_command
 from hymt_local.tui.picker import LanguagePicker
 from tests.tui.conftest import MakeApp
 from tests.tui.driving import app_of, languages, paste, screen_text, source, status, until
@@ -73,11 +73,12 @@ async def test_another_model_translates_from_then_on(make_app: MakeApp, service:
 
 async def test_help_names_every_action_with_its_keys(make_app: MakeApp) -> None:
     async with make_app().run_test(size=(120, 50)) as pilot:
+        environment = app_of(pilot).environment
         await pilot.press("f1")
         page = str(pilot.app.screen.query_one("#help Static", Static).render())
-        for command in (*TRANSLATE_COMMANDS, *APP_COMMANDS):
-            assert command.description in page
-            assert ", ".join(command.shown_keys) in page
+        for command in every_command():
+            assert command.description(environment.wording) in page
+            assert ", ".join(environment.keymap.shown_keys(command, environment.wording)) in page
         assert "last-translation.txt" in page
         await pilot.press("f1")
         assert not isinstance(pilot.app.screen, HelpScreen)

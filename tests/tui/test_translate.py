@@ -182,7 +182,7 @@ class TestARun:
         for model in range(3):
             async with make_app(model=model).run_test() as pilot:
                 shown.append(status(pilot).split("\n")[1:])
-        banner = "Demo phrasebook: a real model translates anything: hymt models list"
+        banner = "Demo phrasebook: a real model translates anything: Alt+4"
         assert shown == [["", "Hy-MT2-1.8B:Q4_K_M"], [banner, "demo"], ["", "echo · test"]]
 
 

@@ -537,7 +537,7 @@ def test_a_context_that_memory_has_no_room_for_is_an_error_that_says_so(
     assert "context_length" in caught.value.hint
 
 
-@pytest.mark.parametrize("kv_type", ["f16", "q8_0", "q4_0"])
+@pytest.mark.parametrize("kv_type", ["f16", "bf16", "q8_0", "q4_0"])
 def test_every_type_of_cache_answers(toy_path: Path, kv_type: KvType) -> None:
     """Quantized values need flash attention, which is always on: without it llama.cpp creates no context."""
     backend = open_toy(toy_path, LlamaOptions(kv_type=kv_type))

@@ -1,0 +1,189 @@
+"""Small questions: a path, a text to change, a yes or no."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, OptionList, Static
+
+from hymt_local.sanitize import sanitize
+from hymt_local.tui.environment import Environment
+from hymt_local.tui.panes import SourceArea
+from hymt_local.tui.picker import PickerScreen, Row
+from hymt_local.tui.wording import Wording
+
+_MOST_ROWS = 200
+"""Of a folder: who has more types a few letters."""
+
+
+class PathDialog(PickerScreen[Path]):
+    """Asks for a file: what is typed is completed from the folder it names.
+
+    Args:
+        wording: The language of the program.
+        title: What the file is for.
+        start: What stands in the field at first: a folder to look in, or a file to write.
+        is_new: The file may not exist yet; enter then takes what is typed.
+    """
+
+    COLUMN_CELLS = ()
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("tab", "complete", show=False, priority=True)]
+
+    def __init__(self, wording: Wording, *, title: str, start: str, is_new: bool) -> None:
+        super().__init__(wording)
+        self._title = title
+        self._start = start
+        self._is_new = is_new
+
+    def on_mount(self) -> None:
+        """Begin with the folder."""
+        super().on_mount()
+        self.query_one(Input).value = self._start
+
+    def title_line(self) -> Content:
+        """Return what the file is for."""
+        return Content.styled(self._title, "bold")
+
+    def help_line(self) -> str:
+        """Return the keys."""
+        return self.wording("path.help_new" if self._is_new else "path.help")
+
+    def rows(self, query: str) -> Sequence[Row]:
+        """Return the entries of the folder that begin as typed: folders first, hidden ones when asked for."""
+        folder, beginning = _folder_and_beginning(query)
+        try:
+            entries = sorted(folder.iterdir(), key=lambda entry: (not entry.is_dir(), entry.name.casefold()))
+        except OSError:
+            return []
+        wanted = [entry for entry in entries if entry.name.casefold().startswith(beginning.casefold())]
+        shown = [entry for entry in wanted if beginning.startswith(".") or not entry.name.startswith(".")]
+        return [Row(str(entry), (entry.name + ("/" if entry.is_dir() else ""),)) for entry in shown[:_MOST_ROWS]]
+
+    def current_key(self) -> str:
+        """Return nothing: no entry is in force."""
+        return ""
+
+    def picked(self, key: str) -> Path:
+        """Return the file."""
+        return Path(key)
+
+    def action_complete(self) -> None:
+        """Take the highlighted entry into the field."""
+        options = self.query_one(OptionList)
+        if options.highlighted is not None:
+            self._write(options.get_option_at_index(options.highlighted).id or "")
+
+    @on(Input.Submitted, "#search")
+    def _take_highlighted(self) -> None:
+        typed = Path(self.query_one(Input).value).expanduser()
+        options = self.query_one(OptionList)
+        highlighted = None if options.highlighted is None else options.get_option_at_index(options.highlighted).id
+        if typed.is_file() or (self._is_new and typed.name and not typed.is_dir() and typed.parent.is_dir()):
+            self.dismiss(typed)
+        elif highlighted is not None:
+            self._enter(Path(highlighted))
+
+    @on(OptionList.OptionSelected, "#choices")
+    def _take_clicked(self, event: OptionList.OptionSelected) -> None:
+        self._enter(Path(event.option.id or ""))
+
+    def _enter(self, path: Path) -> None:
+        if path.is_dir() or self._is_new:
+            self._write(str(path))
+        else:
+            self.dismiss(path)
+
+    def _write(self, path: str) -> None:
+        field = self.query_one(Input)
+        field.value = path + ("/" if Path(path).is_dir() and not path.endswith("/") else "")
+        field.cursor_position = len(field.value)
+
+
+def _folder_and_beginning(query: str) -> tuple[Path, str]:
+    folder, slash, beginning = query.rpartition("/")
+    return Path(folder + slash or ".").expanduser(), beginning
+
+
+class TextDialog(ModalScreen[str | None]):
+    """Lets a text be changed; ctrl+s takes it.
+
+    Args:
+        environment: Wording and terminal.
+        title: What the text is.
+        note: What stands above it, such as the source of a translation.
+        text: What it is now.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", show=False, priority=True),
+        Binding("ctrl+s,ctrl+enter", "take", show=False, priority=True),
+    ]
+
+    def __init__(self, environment: Environment, *, title: str, note: str, text: str) -> None:
+        super().__init__()
+        self._environment = environment
+        self._title = title
+        self._note = note
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        """Lay out title, note and text."""
+        with Vertical(id="dialog", classes="-wide"):
+            yield Static(Content.styled(self._title, "bold"), id="dialog-title", markup=False)
+            yield Static(sanitize(self._note), id="dialog-note", markup=False)
+            yield SourceArea(self._environment.terminal, placeholder="", id="dialog-text")
+            yield Static(self._environment.wording("dialog.text_help"), id="dialog-help", markup=False)
+
+    def on_mount(self) -> None:
+        """Show the text."""
+        area = self.query_one(SourceArea)
+        area.rewrite(self._text)
+        area.focus()
+
+    def action_take(self) -> None:
+        """Take the text as it is now."""
+        self.dismiss(self.query_one(SourceArea).text)
+
+    def action_leave(self) -> None:
+        """Change nothing."""
+        self.dismiss(None)
+
+
+class QuestionDialog(ModalScreen[bool]):
+    """Asks a question that `y` or enter answers with yes.
+
+    Args:
+        wording: The language of the program.
+        title: The question.
+        text: What is to be known before answering.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,n", "answer(False)", show=False),
+        Binding("y,enter", "answer(True)", show=False),
+    ]
+
+    def __init__(self, wording: Wording, *, title: str, text: str) -> None:
+        super().__init__()
+        self._wording = wording
+        self._title = title
+        self._text = text
+
+    def compose(self) -> ComposeResult:
+        """Lay out question and answers."""
+        with Vertical(id="dialog", classes="-question"):
+            yield Static(Content.styled(sanitize(self._title), "bold"), classes="dialog-question", markup=False)
+            yield Static(sanitize(self._text), id="dialog-note", markup=False)
+            yield Static(self._wording("dialog.question_help"), id="dialog-help", markup=False)
+
+    def action_answer(self, answer: bool) -> None:
+        """Give the answer."""
+        self.dismiss(answer)

@@ -1,0 +1,39 @@
+"""The first line: all views with their numbers, the present one marked. They can be clicked."""
+
+from __future__ import annotations
+
+from textual.content import Content
+from textual.style import Style
+from textual.widgets import Static
+
+from hymt_local.tui.views import View
+from hymt_local.tui.wording import Wording
+
+
+class ViewTabs(Static):
+    """Shows where one is and where one can go.
+
+    Args:
+        current: The view it is part of.
+        wording: What the views are called.
+        hint: Which key goes to the next view.
+    """
+
+    def __init__(self, current: View, *, wording: Wording, hint: str) -> None:
+        super().__init__(id="tabs", markup=False)
+        self._current = current
+        self._wording = wording
+        self._hint = hint
+
+    def on_mount(self) -> None:
+        """Show the tabs."""
+        tabs = Content("").join(self._tab(view) for view in View)
+        self.update(tabs + Content.styled(f"  {self._hint}", "$foreground-muted"))
+
+    def _tab(self, view: View) -> Content:
+        name = self._wording(f"view.{view}")
+        if view is self._current:
+            return Content.styled(f" {view.number} {name} ", "$text-primary bold on $primary-muted")
+        click = Style.from_meta({"@click": f"app.view('{view}')"})
+        label = Content.assemble((f" {view.number}", "$foreground-muted"), f" {name} ")
+        return label.stylize(click)
