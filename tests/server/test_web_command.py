@@ -16,8 +16,13 @@ from tests.server.serving import TOKEN, Served, server_file
 def opened(demo_served: Served, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Addresses that were given to a browser; the server of the tests passes for the user's own."""
     addresses: list[str] = []
+
+    def open_(address: str) -> bool:
+        addresses.append(address)
+        return True
+
     monkeypatch.setattr(web, "find_server", lambda paths: server_file(demo_served))
-    monkeypatch.setattr(webbrowser, "open", lambda address: addresses.append(address) is None)
+    monkeypatch.setattr(webbrowser, "open", open_)
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setenv("DISPLAY", ":0")
     return addresses
