@@ -118,7 +118,7 @@ function cancel() {
 }
 
 function loading({ model, fraction }) {
-  say(`Loading ${model}: ${Math.round(fraction * 100)} %`);
+  say(`Loading ${model}: ${Math.floor(fraction * 10) * 10} %`);  // in steps: screen readers read every change
 }
 
 function started(event) {
@@ -259,7 +259,7 @@ function likelyTarget() {
 // Saying and keeping
 
 function say(text) {
-  at("status").textContent = text;
+  if (at("status").textContent !== text) at("status").textContent = text;
 }
 
 function hideAlert() {
