@@ -7,6 +7,7 @@ import string
 import threading
 from collections.abc import Mapping
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -117,10 +118,11 @@ def test_no_two_dialects_claim_one_path() -> None:
 
 
 @pytest.mark.parametrize("path", ["/translate", "/v2/translate", "/imme", "/kiss", "/v1/chat/completions"])
-def test_a_client_that_asks_again_gets_the_answer_of_its_first_request(path: str) -> None:
+def test_a_client_that_asks_again_gets_the_answer_of_its_first_request(path: str, tmp_path: Path) -> None:
+    """Whether the server has noticed yet that the first connection is gone, or not."""
     gate = threading.Event()
     gated = Gated(gate, reply("Un."))
-    service, backend = scripted_service(gated, reply("Wrong: computed twice."))
+    service, backend = scripted_service(gated, reply("Wrong: computed twice."), cache_path=tmp_path / "memory.sqlite3")
     chat = {"messages": [{"role": "user", "content": "Translate from English to French: One."}]}
     body = chat if path.endswith("completions") else BATCHES[path](["One."])
     with serving(service) as served:
