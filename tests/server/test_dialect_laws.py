@@ -43,6 +43,8 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "/imme": ("text_list", "source_lang", "target_lang"),
     "/kiss": ("texts", "text", "from", "to"),
     "/translate/batch": ("texts", "from", "to", "html"),
+    "/hcfy": ("text", "destination", "source"),
+    "/language/translate/v2": ("q", "source", "target", "format"),
 }
 BATCHES = {
     "/translate": lambda texts: {"q": texts, "source": "en", "target": "fr"},
