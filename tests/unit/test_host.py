@@ -27,7 +27,7 @@ from hymt_local.engine.base import (
     TokensGenerated,
 )
 from hymt_local.engine.host import FixedOrder, HostedBackend, Orders, open_hosted
-from hymt_local.engine.pipe import Order
+from hymt_local.engine.pipe import Close, Order
 from hymt_local.engine.process import EngineProcess, Patience, end_error
 from hymt_local.engine.scheduler import ThreadedEngine
 from hymt_local.errors import (
@@ -368,7 +368,7 @@ def test_a_kill_is_put_down_to_memory_only_when_memory_ran_out() -> None:
 _PARENT = """
 import os, sys, json
 from hymt_local.engine.host import FixedOrder, HostedBackend
-from hymt_local.engine.pipe import Order
+from hymt_local.engine.pipe import Close, Order
 backend = HostedBackend(
     lambda gpus: FixedOrder(Order("tests.engine_children:open_fragile")), name="m", on_progress=lambda fraction: True
 )
@@ -421,5 +421,5 @@ def test_a_frame_that_is_none_ends_the_process_and_not_the_program() -> None:
     process._process.stdin.write(b"\4\0\0\0none")
     process._process.stdin.flush()
     with pytest.raises(process_module.ProcessGoneError) as caught:
-        process.call(process_module.Close())
+        process.call(Close())
     assert isinstance(caught.value.error, EngineStoppedError)
