@@ -331,6 +331,7 @@ class HostedBackend(Backend):
         _logger.warning("%s; %d generations were under way", error.message, len(inside))
         if isinstance(error, EngineMemoryError):
             self._orders.step_down(error)
+            error = EngineStoppedError(error.message, hint=error.hint)  # of one generation, not of the model
         for guest in inside:
             guest.inner = None
             guest.n_crashes += 1
