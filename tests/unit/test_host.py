@@ -305,7 +305,7 @@ def test_memory_that_runs_out_while_decoding_means_something_smaller_too(
     assert [type(error) for error in orders.errors] == [EngineMemoryError]
     assert backend.info.context_length == 400
     with pytest.raises(EngineStoppedError, match="memory ran out"):
-        play(backend, request("<SIGKILL>"))
+        play(backend, GenerationRequest(tuple(b"<SIGKILL>"), 9))
     backend.close()
 
 
