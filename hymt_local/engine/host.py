@@ -230,6 +230,7 @@ class HostedBackend(Backend):
     def drop(self, ticket: int) -> GenerationDone:
         """End an open generation."""
         guest = self._guests.pop(ticket, None)
+        self._outcomes = [outcome for outcome in self._outcomes if outcome[0] != ticket]
         if guest is None:
             return GenerationDone(FinishReason.CANCELLED, TokenUsage())
         n_output = len(guest.request.answered)

@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from hymt_local.engine import host
 from hymt_local.engine import process as process_module
 from hymt_local.engine.base import (
     Backend,
@@ -170,6 +171,21 @@ def test_a_dropped_generation_leaves_the_process_clean(shared: HostedBackend) ->
     assert (done.reason, done.usage.prompt_tokens) == (FinishReason.CANCELLED, 13)
     assert play(shared, request("after")) == b"after"
     assert shared.drop(ticket).reason is FinishReason.CANCELLED
+
+
+def test_nobody_hears_of_a_generation_that_was_dropped_before_its_error_was_told(shared: HostedBackend) -> None:
+    play(shared, request("warm"))
+    first, second = shared.open(request("first")), shared.open(request("second"))
+    shared.step()
+    shared._guests[second].n_crashes = host.MOST_CRASHES - 1
+    assert shared.pid is not None
+    os.kill(shared.pid, signal.SIGKILL)
+    shared.drop(first)
+    shared.drop(second)
+    third = shared.open(request("third"))
+    tickets = {ticket for _ in range(3) for ticket, _ in shared.step()}
+    assert tickets == {third}
+    shared.drop(third)
 
 
 # Behind the asynchronous engine
