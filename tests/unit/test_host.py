@@ -106,6 +106,24 @@ def test_a_crash_costs_no_token_and_nobody_hears_of_it(shared: HostedBackend, tm
     assert shared.pid != pid
 
 
+def test_whoever_kills_it_from_outside_however_often_nobody_is_to_blame(shared: HostedBackend) -> None:
+    texts = ["one text", "another text", "and a third one"]
+    tickets = [shared.open(request(text)) for text in texts]
+    found = dict.fromkeys(tickets, b"")
+    ended = set[int]()
+    n_kills = 0
+    while len(ended) < 3:
+        for ticket, event in shared.step():
+            assert not isinstance(event, Exception)
+            found[ticket] += event.data if isinstance(event, TokensGenerated) else b""
+            ended |= {ticket} if isinstance(event, GenerationDone) else set()
+        if n_kills < 5 and shared.pid is not None and len(found[tickets[0]]) > n_kills:
+            os.kill(shared.pid, signal.SIGKILL)
+            n_kills += 1
+    assert n_kills == 5
+    assert [found[ticket].decode() for ticket in tickets] == texts
+
+
 def test_who_crashes_it_twice_gets_the_error_and_the_others_their_whole_text(shared: HostedBackend) -> None:
     texts = ["one of four", "the <SIGSEGV> bad one", "three of them, and a longer one", "four"]
     answers = play_all(shared, [request(text, priority=Priority.DOCUMENT) for text in texts])
@@ -179,7 +197,7 @@ def test_nobody_hears_of_a_generation_that_was_dropped_before_its_error_was_told
     shared.step()
     shared._guests[second].n_crashes = host.MOST_CRASHES - 1
     assert shared.pid is not None
-    os.kill(shared.pid, signal.SIGKILL)
+    os.kill(shared.pid, signal.SIGSEGV)
     shared.drop(first)
     shared.drop(second)
     third = shared.open(request("third"))
@@ -422,7 +440,8 @@ def test_nothing_is_left_of_a_closed_engine() -> None:
     pid = backend.pid
     backend.close()
     backend.close()
-    assert (own.num_fds(), own.num_threads()) == (n_files, n_threads)
+    assert own.num_fds() <= n_files
+    assert own.num_threads() <= n_threads  # one of an earlier test may have ended meanwhile
     assert not psutil.pid_exists(pid or 0)
 
 
