@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, ClassVar
@@ -54,6 +55,7 @@ from hymt_local.tui.views import View
 from hymt_local.tui.wording import Wording
 
 _TICK_S = 0.5
+_ENGINE_DIED = "engine_stopped"
 
 SPACING_MARK_LANGUAGES = frozenset({"my", "km", "hi", "mr", "bn", "te", "gu"})
 """Languages whose rows are displaced where the terminal measures spacing marks in another way than we do."""
@@ -92,9 +94,11 @@ class TranslateScreen(ViewScreen):
         self._state = RunState()
         self._passages: tuple[Passage, ...] = ()
         self._rss_bytes = 0
+        self._devices: Mapping[str, str] = {}
         self._banner = Content()
         """What is to be known besides the runs: an offer or a download."""
         self._is_target_current = False
+        self._is_second_try = False
 
     def compose_view(self) -> ComposeResult:
         """Lay out languages and panes."""
@@ -126,6 +130,11 @@ class TranslateScreen(ViewScreen):
     def end(self) -> None:
         """Keep what is typed for the next start."""
         self._unsaved.flush()
+
+    def learn_devices(self, devices: Mapping[str, str]) -> None:
+        """Take note of where the layers of each model go on this machine, by reference."""
+        self._devices = devices
+        self._show_status()
 
     def offer(self, model: str) -> None:
         """Say which model suits this machine, in place of the demo's banner."""
@@ -308,7 +317,9 @@ class TranslateScreen(ViewScreen):
             self.show_notice(Notice(error.message, hint=error.hint, is_warning=True))
             return
         self._recorder.end_text()
-        self._source.rewrite(text)
+        self._rewrite_source(text)
+        self._unsaved.changed(text)
+        self._mark_target(is_current=False)
         self._source.focus()
         self._translate_live()
         self.show_notice(Notice(self.wording("path.opened", name=path.name, limit=MOST_BYTES // 1000)))
@@ -447,7 +458,8 @@ class TranslateScreen(ViewScreen):
             use_cache=False,
         )
 
-    def _start_run(self, *, is_fresh: bool = False) -> None:
+    def _start_run(self, *, is_fresh: bool = False, is_second_try: bool = False) -> None:
+        self._is_second_try = is_second_try
         self._runner.start(self._request(is_fresh=is_fresh))
         self._ticker.resume()
         self._show_status()
@@ -491,11 +503,20 @@ class TranslateScreen(ViewScreen):
                 self._pause.observe(run.state.elapsed_s)
                 self._look_at_memory()
             self._record(run)
+        elif self._must_try_again(run.state):
+            self._start_run(is_second_try=True)
+            self.show_notice(Notice(self.wording("translate.engine_restarted"), is_warning=True))
+            return
         elif run.state.phase is Phase.FAILED:
             # The older translation belongs to another text: beside the error it would look like the answer.
             self._target.show(transcript.text)
             self._mark_target(is_current=False)
         self._show_status()
+
+    def _must_try_again(self, state: RunState) -> bool:
+        """An engine that has died is started again by the next request: make it at once, but only once."""
+        is_dead = state.phase is Phase.FAILED and state.error is not None and state.error.code == _ENGINE_DIED
+        return is_dead and not self._is_second_try
 
     @work(group="record", exit_on_error=False)
     async def _record(self, run: Run) -> None:
@@ -609,7 +630,12 @@ class TranslateScreen(ViewScreen):
         text = status_of(
             run.state if run else self._state,
             elapsed_s=self._runner.elapsed_s,
-            model=ModelFacts(self._model.ref, self._model.kind, self._rss_bytes),
+            model=ModelFacts(
+                self._model.ref,
+                self._model.kind,
+                device=self._devices.get(self._model.ref, ""),
+                rss_bytes=self._rss_bytes,
+            ),
             idle=self._idle_text(),
             banner=self._banner,
             wording=self.wording,
