@@ -136,7 +136,7 @@ class Application:
             context_length=settings.context_length,
             gpu_layers=None if settings.gpu_layers == "auto" else settings.gpu_layers,
             threads=settings.threads,
-            kv_types=(settings.kv_type,),
+            kv_types=("f16",) if settings.kv_type == "auto" else (settings.kv_type,),
             slots=1 if settings.deterministic else settings.slots,
         )
 
@@ -201,9 +201,10 @@ class Application:
         Raises:
             ModelTooLargeError: it does not fit, and the settings do not say to try all the same.
         """
-        from hymt_local.engine.options import LlamaOptions
+        from hymt_local.engine.options import TINY_KV_TYPE, TINY_MODEL_BYTES, LlamaOptions
 
         fit = self.plan_installed(model, machine)
+        is_tiny = fit.weights_bytes < TINY_MODEL_BYTES
         layers = fit.gpu_layers
         if not self.settings.memory_check:
             layers = fit.gpu_layers if self.settings.gpu_layers == "auto" else self.settings.gpu_layers
@@ -215,7 +216,7 @@ class Application:
             context_length=fit.context_length,
             threads=fit.threads,
             gpu_layers=layers,
-            kv_type=fit.kv_type,
+            kv_type=TINY_KV_TYPE if is_tiny and self.settings.kv_type == "auto" else fit.kv_type,
             slots=fit.n_slots,
             deterministic=self.settings.deterministic,
             prefix_dir=self.paths.cache_dir / "prefix",

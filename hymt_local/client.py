@@ -6,6 +6,7 @@ Speaks HTTP over a plain socket: the standard library's client would cost more t
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import subprocess
 import sys
@@ -20,7 +21,7 @@ import msgspec
 from hymt_local.config import write_atomically
 from hymt_local.errors import CancelledError, ErrorReport, HymtError, InputEncodingError, ServerError, StoreError
 from hymt_local.event_stream import MEDIA_TYPE, decode_events
-from hymt_local.events import Cancelled, Failed, LastEvent, TranslationRequest
+from hymt_local.events import Cancelled, Failed, LastEvent, Pivot, TranslationRequest
 from hymt_local.paths import Paths
 from hymt_local.process_lock import is_locked
 from hymt_local.translation_job import Service, TranslationJob, error_of
@@ -76,7 +77,21 @@ def find_server(paths: Paths) -> ServerFile | None:
         server = msgspec.json.decode(paths.server_file.read_bytes(), type=ServerFile)
     except (OSError, msgspec.DecodeError):
         return None
-    return server if server.protocol == PROTOCOL and is_locked(paths.server_lock) else None
+    is_there = server.protocol == PROTOCOL and is_locked(paths.server_lock) and _lives(server.pid)
+    return server if is_there else None
+
+
+def _lives(pid: int) -> bool:
+    """Tell whether a process may exist: the lock may be that of a successor, which has not written its file yet."""
+    if sys.platform == "win32":
+        return True  # there the same call would end it
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -404,6 +419,12 @@ def _encoded(request: TranslationRequest) -> bytes:
         body["sampling"] = request.sampling
     if request.units:
         body["units"] = request.units
+    if request.protect:
+        body["protect"] = request.protect
+    if request.draft is not None:
+        body["draft"] = request.draft
+    if request.pivot is not Pivot.OFF:
+        body["pivot"] = request.pivot.value
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError as error:
@@ -414,7 +435,7 @@ def _encoded(request: TranslationRequest) -> bytes:
 
 def _read_status(stream: BinaryIO) -> int:
     line = stream.readline(MAX_HEAD_LINE_BYTES)
-    if not line:
+    if not line.endswith(b"\n"):
         raise ConnectionResetError("it closed the connection without an answer")
     version, _, rest = line.partition(b" ")
     status = rest[:3]
@@ -425,7 +446,9 @@ def _read_status(stream: BinaryIO) -> int:
 
 def _read_headers(stream: BinaryIO) -> dict[str, str]:
     headers = {}
-    while (line := stream.readline(MAX_HEAD_LINE_BYTES)) not in {b"\r\n", b"\n", b""}:
+    while (line := stream.readline(MAX_HEAD_LINE_BYTES)) not in {b"\r\n", b"\n"}:
+        if not line.endswith(b"\n"):
+            raise ConnectionResetError("it closed the connection in the middle of its answer")
         name, _, value = line.decode("latin-1").partition(":")
         headers[name.strip().lower()] = value.strip()
     return headers

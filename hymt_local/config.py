@@ -44,9 +44,9 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         msgspec.Meta(description="layers on the GPU; auto: as many as fit, 0: CPU only"),
     ] = "auto"
     kv_type: Annotated[
-        Literal["f16", "q8_0", "q4_0"],
-        msgspec.Meta(description="KV cache; q8_0 takes half the memory, q4_0 a quarter: slower and less exact"),
-    ] = "f16"
+        Literal["auto", "f16", "bf16", "q8_0", "q4_0"],
+        msgspec.Meta(description="KV cache; auto: f16, q8_0: half the memory, q4_0: a quarter, slower and less exact"),
+    ] = "auto"
     slots: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=64)] | None,
         msgspec.Meta(description="segments translated at once; unset: 16, or what fits into memory"),
@@ -69,6 +69,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     temperature: Annotated[float, msgspec.Meta(ge=0.0, le=2.0, description="0 is greedy and repeatable")] = 0.0
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="seed when temperature is above 0")] = 0
     cache: Annotated[bool, msgspec.Meta(description="remember verified translations in the phrase cache")] = True
+    pivot: Annotated[
+        Literal["off", "auto", "zh"],
+        msgspec.Meta(description="translate through Chinese; auto: from or into a minority language of China"),
+    ] = "off"
     live: Annotated[bool, msgspec.Meta(description="terminal UI: translate while typing")] = True
     live_pause_ms: Annotated[
         int, msgspec.Meta(ge=50, le=10_000, description="terminal UI: pause before a live translation, milliseconds")

@@ -10,7 +10,7 @@ from itertools import accumulate, groupby
 from typing import TypeVar
 
 from hymt_local.catalog import ModelSpec
-from hymt_local.checks import check_output, repeats_at_end
+from hymt_local.checks import Identify, Pair, check_pair, repeats_at_end, tidied, without_chatter
 from hymt_local.coverage import Coverage
 from hymt_local.engine.base import (
     Engine,
@@ -24,6 +24,7 @@ from hymt_local.engine.base import (
 from hymt_local.engine.utf8 import Utf8Stream
 from hymt_local.errors import ContextOverflowError, DecodeError, HymtError, NotCoveredError, SegmentRejectedError
 from hymt_local.events import Event, Priority, PromptProgress, SamplingParams, TextDelta, TokenUsage
+from hymt_local.planning import shown
 from hymt_local.prompts import (
     Context,
     Delimiters,
@@ -42,6 +43,7 @@ from hymt_local.protect import (
     MaskFault,
     MaskStream,
     SourceText,
+    can_keep,
     protect,
     restore,
     split_at_tokens,
@@ -60,6 +62,7 @@ _LEAST_ANSWER_RATIO = 2
 """A source that leaves less room than this many times its own tokens is split."""
 MOST_GENERATIONS = 3
 """Of one text; each changes something: identical retries give identical answers."""
+_CHATTER = frozenset({"preamble", "explanation", "wrapping"})
 TOKEN_FAULTS = frozenset({"placeholder", "tags"})
 _CONTEXT_SHARE = 4
 """The context takes at most this part of the budget."""
@@ -73,7 +76,6 @@ _MARKS_AROUND = re.compile(
     r"([\s,;:)\]}»”’\"'–—/|·•*_=+>，、；：）」』】-]*)(.*?)([\s,;:(\[{«“‘\"'–—/|·•*_=+<，、；：（「『【-]*)", re.DOTALL
 )
 _ENVELOPE = re.compile(r"\s*<target>(.*?)</target>\s*", re.DOTALL)
-_SHOWN_CHARACTERS = 60
 _RETRIED_HINT = "the source text was kept; translate this part again, alone or with another model"
 _COVERAGE_HINT = "`hymt models pull` fetches a real model that suits this machine; `hymt models list` shows all"
 
@@ -162,11 +164,6 @@ def not_covered(text: str) -> NotCoveredError:
     return NotCoveredError(f"the demo phrasebook does not cover {shown(text)!r}", hint=_COVERAGE_HINT)
 
 
-def shown(text: str) -> str:
-    """Return the beginning of a text for a one-line message."""
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
-
-
 class SegmentGenerator:
     """Generates the segments of one request with a loaded engine. Belongs to one asyncio loop.
 
@@ -177,6 +174,7 @@ class SegmentGenerator:
         info: What the loaded engine says of itself.
         direction: Languages, sampling and priority of the request.
         emit: Takes PromptProgress and TextDelta events; None when nobody watches the text grow.
+        identify: Tells the language of an answer; None leaves that check out.
     """
 
     def __init__(
@@ -188,6 +186,7 @@ class SegmentGenerator:
         info: ModelInfo,
         direction: Direction,
         emit: Emit | None,
+        identify: Identify | None = None,
     ) -> None:
         self._spec = spec
         self._engine = engine
@@ -195,6 +194,7 @@ class SegmentGenerator:
         self._info = info
         self._direction = direction
         self._emit = emit
+        self._identify = identify
         self._budget = spec.max_segment_tokens
         self._fixed: dict[_Form, _Fixed] = {}
         self._stop_ids = frozenset(info.control_tokens[t] for t in spec.stop_tokens if t in info.control_tokens)
@@ -523,13 +523,39 @@ class SegmentGenerator:
         text = outer_split(0, record.text).source
         if record.prepared.form.family is MaskFamily.TAGS:
             text = without_envelope(text)
+        answer = self._verified(record, text)
+        if answer.error is None and not _CHATTER & {finding.code for finding in answer.findings}:
+            return answer
+        shorter = without_chatter(record.prepared.masked.text, text)
+        if shorter == text:
+            return answer
+        mended = self._verified(record, shorter)
+        return mended if mended.error is None else answer
+
+    def _verified(self, record: _Record, text: str) -> Answer:
+        """Restore what was masked and check the result."""
+        assert record.prepared.masked is not None
+        source = record.prepared.source
         restored = restore(record.prepared.masked, text)
         if isinstance(restored, MaskFault):
-            return _refused(source, record, Finding("placeholder", Severity.ERROR, restored.message))
+            return _refused(source.text, record, [Finding("placeholder", Severity.ERROR, restored.message)])
         if self._spec.kind == "test":
             return Answer(restored.text, record.usage)
-        finding = check_output(source, restored.text, target_lang=self._direction.target_lang)
-        return _refused(source, record, finding) if finding else Answer(restored.text, record.usage)
+        languages = self._direction
+        target = tidied(source.text, restored.text)
+        pair = Pair(
+            source.text,
+            target,
+            languages.source_lang,
+            languages.target_lang,
+            groups=source.groups,
+            context=source.context,
+            identify=self._identify,
+        )
+        findings = [finding for finding in check_pair(pair, with_tokens=False) if not _is_of_layout(finding)]
+        if findings and findings[0].severity is Severity.ERROR:
+            return _refused(source.text, record, findings)
+        return Answer(target, record.usage, findings=tuple(findings))
 
     def _refusal(self, record: _Record) -> Answer | None:
         """Return what is wrong with the generation itself, whatever its text says."""
@@ -564,6 +590,8 @@ def mask_families(spec: ModelSpec, source: SourceText) -> tuple[MaskFamily, ...]
         return (MaskFamily.XML, MaskFamily.SPLIT)
     first = MaskFamily.TAGS if has_task(spec, Formatted.name) else MaskFamily.XML
     has_pairs = any(token.kind is not TokenKind.ATOMIC for token in source.tokens)
+    if not can_keep(source):
+        return (first, MaskFamily.SPLIT)
     order = (first, MaskFamily.KEEP) if has_pairs else (MaskFamily.KEEP, first)
     return (*order, MaskFamily.SPLIT)
 
@@ -619,15 +647,21 @@ def without_envelope(text: str) -> str:
     return match[1].strip() if match else text
 
 
-def _refused(source: str, record: _Record, finding: Finding) -> Answer:
+def _refused(source: str, record: _Record, findings: Sequence[Finding]) -> Answer:
+    gravest = findings[0]
     return Answer(
         source,
         record.usage,
-        _rejected(finding.message),
-        findings=(finding,),
+        _rejected(gravest.message),
+        findings=tuple(findings),
         is_retryable=True,
-        fault=finding.code,
+        fault=gravest.code,
     )
+
+
+def _is_of_layout(finding: Finding) -> bool:
+    """Tell whether a finding is about wrapped lines that a translation need not keep."""
+    return finding.code == "lines" and finding.severity is not Severity.ERROR
 
 
 def _retried(refused: Sequence[Answer]) -> list[Finding]:

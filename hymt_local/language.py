@@ -74,6 +74,8 @@ LANGUAGES: tuple[Language, ...] = (
 )
 
 _CHINESE_TAGS = frozenset({"zh", "zh-Hant", "yue"})
+_STANDARD_CHINESE = frozenset({"zh", "zh-Hant"})
+_TAUGHT_THROUGH_CHINESE = frozenset({"bo", "ug", "kk", "mn", "yue"})
 _SHOWN_CHARACTERS = 60
 _LIST_HINT = "`hymt languages` lists them"
 
@@ -142,6 +144,20 @@ def is_chinese(tag: str) -> bool:
     return tag in _CHINESE_TAGS
 
 
+def gains_from_pivot(source_lang: str, target_lang: str) -> bool:
+    """Tell whether a translation through Chinese may be better than a direct one.
+
+    The models were trained on pairs of Chinese with these languages, not on pairs of these with others.
+    """
+    tags = {source_lang, target_lang}
+    return bool(tags & _TAUGHT_THROUGH_CHINESE) and not tags & _STANDARD_CHINESE and not tags <= _CHINESE_TAGS
+
+
+def can_pivot(source_lang: str, target_lang: str) -> bool:
+    """Tell whether there is a way through Chinese at all: neither language is Chinese itself."""
+    return source_lang != target_lang and not {source_lang, target_lang} & _STANDARD_CHINESE
+
+
 def match_language(text: str, *, supported: Sequence[str] | None = None) -> str:
     """Return the tag that `text` names: a tag, a locale such as `zh_TW.UTF-8`, or a name in any of three languages.
 
@@ -154,13 +170,18 @@ def match_language(text: str, *, supported: Sequence[str] | None = None) -> str:
     Raises:
         LanguageError: unknown, or not among `supported`; the hint names the nearest languages.
     """
-    tag = _names().get(_fold(text)) or _match_tag(text)
+    tag = find_language(text)
     accepted = LANGUAGES if supported is None else tuple(get_language(each) for each in supported)
     if tag is None:
         raise _unknown(text, accepted)
     if supported is not None and tag not in supported:
         raise LanguageError(f"the model does not speak {get_language(tag).english} ({tag})", hint=_LIST_HINT)
     return tag
+
+
+def find_language(text: str) -> str | None:
+    """Return the tag that `text` names, as `match_language` finds it, or None; cheap when there is none."""
+    return _names().get(_fold(text)) or _match_tag(text)
 
 
 @cache

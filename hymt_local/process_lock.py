@@ -1,23 +1,21 @@
-"""A lock that one process holds for its whole life, and that a killed one cannot leave behind."""
+"""A lock that one process holds for its whole life."""
 
 from __future__ import annotations
 
-import errno
 import os
-import sys
 import time
 from pathlib import Path
 
 from hymt_local.errors import StoreError
+from hymt_local.file_lock import release, try_lock
 
-_HELD = frozenset({errno.EWOULDBLOCK, errno.EAGAIN, errno.EACCES, errno.EDEADLK})
 _PATIENCE_S = 0.3
 """Those who only look hold the lock for an instant."""
 _POLL_S = 0.02
 
 
 class ProcessLock:
-    """The lock of one file, which is created when needed and stays. Not inherited by child processes."""
+    """The lock of one file, which exists while it is held. Not inherited by child processes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -29,11 +27,15 @@ class ProcessLock:
         Raises:
             StoreError: the file cannot be written.
         """
-        descriptor = _open(self._path)
+        try:
+            self._path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreError(
+                f"cannot make {self._path.parent}: {error.strerror}", hint="check its permissions, or set HYMT_HOME"
+            ) from error
         deadline = time.monotonic() + _PATIENCE_S
-        while not _try(descriptor):
+        while (descriptor := try_lock(self._path)) is None:
             if time.monotonic() > deadline:
-                os.close(descriptor)
                 return False
             time.sleep(_POLL_S)
         self._descriptor = descriptor
@@ -42,42 +44,19 @@ class ProcessLock:
     def release(self) -> None:
         """Give it back; twice is fine."""
         if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+            descriptor, self._descriptor = self._descriptor, None
+            release(descriptor, self._path)
 
 
 def is_locked(path: Path) -> bool:
     """Tell whether some process holds the lock of a file now."""
-    try:
-        descriptor = os.open(path, os.O_RDWR)
-    except OSError:
+    if not path.exists():
         return False
     try:
-        return not _try(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def _open(path: Path) -> int:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as error:
-        raise StoreError(
-            f"cannot write {path}: {error.strerror}", hint="check the folder's permissions, or set HYMT_HOME"
-        ) from error
-
-
-def _try(descriptor: int) -> bool:
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        return error.errno not in _HELD  # a file system without locks: the port decides then
-    return True
+        descriptor = try_lock(path)
+    except StoreError:
+        return False
+    if descriptor is None:
+        return True
+    os.close(descriptor)
+    return False

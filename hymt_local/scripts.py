@@ -37,6 +37,29 @@ _DEFAULT_WEIGHT = 1.5
 _CANTONESE = frozenset("嘅咗喺唔冇佢哋嚟啲嗰俾乜咩嘢咁喎啫噉睇攞瞓嬲諗搵咪囉")
 
 
+UNSPACED_SCRIPTS = frozenset({"Hani", "Kana", "Thai", "Khmr", "Mymr", "Tibt"})
+"""Scripts that put no space between words."""
+_UNSPACED = "\u0e00-\u0e7f\u0f00-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff"
+
+
+def whole_word(pattern: str, *, first: str, last: str) -> str:
+    """Return a regular expression that matches `pattern` where it is no part of a longer word.
+
+    Args:
+        pattern: A regular expression.
+        first: The first character of what it matches; a sign, or a letter of a script without spaces, needs no edge.
+        last: The last one.
+    """
+    before = rf"(?<![^\W{_UNSPACED}])" if is_spaced(first) else ""
+    after = rf"(?![^\W{_UNSPACED}])" if is_spaced(last) else ""
+    return f"{before}{pattern}{after}"
+
+
+def is_spaced(character: str) -> bool:
+    """Tell whether a character is a letter or digit of a script that puts spaces between words."""
+    return character.isalnum() and script_of(character) not in UNSPACED_SCRIPTS
+
+
 def is_letter(character: str) -> bool:
     """Tell whether a character is part of a word; Indic scripts and Khmer write half of one with vowel signs."""
     return character.isalpha() or unicodedata.category(character) in {"Mc", "Mn"}

@@ -18,7 +18,7 @@ SHARED_CHARACTERS = 4096
 
 @click.group(name="clients")
 def clients_command() -> None:
-    """Give keys with limits to other programs, and let extensions in."""
+    """Give keys to other programs; let extensions in."""
 
 
 @clients_command.command(name="list")
@@ -57,7 +57,10 @@ def list_clients(as_json: bool) -> int:
 )
 @click.option("--burst", type=click.IntRange(1), default=10, show_default=True, help="Requests at once after a pause.")
 def add_client(name: str, requests: int, characters: int, at_once: int, burst: int) -> int:
-    """Make a key for NAME and print it; it is not kept, so it cannot be shown again."""
+    """Print a new key for NAME.
+
+    It is not kept, so it cannot be shown again.
+    """
     client, key = new_client(
         StoredClient(
             name=name,
@@ -76,7 +79,7 @@ def add_client(name: str, requests: int, characters: int, at_once: int, burst: i
 @clients_command.command(name="revoke")
 @click.argument("name")
 def revoke_client(name: str) -> int:
-    """Make the key of NAME worthless at once."""
+    """Make the key of NAME worthless."""
     _file().remove(name)
     return 0
 
@@ -85,7 +88,10 @@ def revoke_client(name: str) -> int:
 @click.argument("origin")
 @click.option("--name", help="What it is called in the list.  [default: the origin]")
 def pair_extension(origin: str, name: str | None) -> int:
-    """Let an extension in, such as chrome-extension://ID: print the code to type there within five minutes."""
+    """Let an extension in, by a code.
+
+    ORIGIN is like chrome-extension://ID; type the code there within five minutes.
+    """
     server = find_server(Paths.from_environment(os.environ))
     if server is None:
         raise ServerError("no server runs", hint="`hymt serve` starts one")

@@ -14,7 +14,16 @@ from hymt_local.cli.diagnostics import ProgressLine
 from hymt_local.cli.file_report import Presentation
 from hymt_local.cli.interruption import closing
 from hymt_local.cli.translate import AUTO, sampling_of
-from hymt_local.errors import EXIT_DONE, CancelledError, DocumentError, EngineError, ModelError, UsageError
+from hymt_local.errors import (
+    EXIT_DONE,
+    CancelledError,
+    DocumentError,
+    EngineError,
+    LanguageError,
+    ModelError,
+    ServerError,
+    UsageError,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,7 +33,7 @@ if TYPE_CHECKING:
     from hymt_local.jobs import Service
 
 _SAMPLE_BYTES = 8000
-_ENDS_THE_RUN = frozenset({ModelError.exit_status, EngineError.exit_status, CancelledError.exit_status})
+_ENDS_THE_RUN = frozenset(kind.exit_status for kind in (ModelError, EngineError, ServerError, CancelledError))
 """What fails one document for such a reason would fail the next one too."""
 
 
@@ -201,7 +210,7 @@ def _preview(app: Application, tasks: Sequence[DocumentTask], *, presentation: P
         name = app.resolve_model(task.options.model).ref
         try:
             found = preview_document(task, app.foresee, state_dir=state_dir, speeds=speeds, model=name)
-        except DocumentError as error:
+        except (DocumentError, LanguageError) as error:
             status = max(status, presentation.refused(task, error.report()))
         else:
             presentation.preview(found)

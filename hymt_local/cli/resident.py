@@ -25,9 +25,9 @@ NOT_RUNNING = 1
 @click.option("--token", "shows_token", is_flag=True, help="Print the token of this user, for other programs.")
 @click.option("--url", "shows_url", is_flag=True, help="Print an address of the web page that is good for one visit.")
 def ps_command(as_json: bool, shows_token: bool, shows_url: bool) -> int:
-    """Show the server that runs: address, models in memory, work.
+    """Show the server that runs.
 
-    The exit status is 1 when none runs.
+    Its address, its models in memory, and its work. The exit status is 1 when none runs.
     """
     paths = Paths.from_environment(os.environ)
     server = find_server(paths)
@@ -47,7 +47,10 @@ def ps_command(as_json: bool, shows_token: bool, shows_url: bool) -> int:
 @click.command(name="stop")
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def stop_command(as_json: bool) -> int:
-    """Stop the server; translations under way are cancelled."""
+    """Stop the server.
+
+    Translations under way are cancelled.
+    """
     paths = Paths.from_environment(os.environ)
     server = find_server(paths)
     if server is not None:
@@ -70,9 +73,9 @@ def stop_command(as_json: bool) -> int:
 @click.argument("model", required=False)
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object.")
 def unload_command(model: str | None, as_json: bool) -> int:
-    """Free the memory of MODEL, or of all models; the next translation loads it again.
+    """Free the memory of the server's models.
 
-    A model that translates now stays.
+    MODEL, or all of them. A model that translates now stays; the next translation loads a freed one again.
     """
     server = find_server(Paths.from_environment(os.environ))
     unloaded = [] if server is None else ask(server, "POST", "/v1/unload", {"model": model})["unloaded"]

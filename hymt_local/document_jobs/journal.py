@@ -36,7 +36,7 @@ def journal_path(state_dir: Path, target_path: Path) -> Path:
 
 
 def key_of(task: DocumentTask, data: bytes, *, format_name: str) -> str:
-    """Return a digest of everything that shapes the targets of a document."""
+    """Return a digest of everything that shapes the output of a document."""
     options = task.options
     parts = [
         VERSION,
@@ -47,6 +47,8 @@ def key_of(task: DocumentTask, data: bytes, *, format_name: str) -> str:
         options.model,
         task.model_identity,
         asdict(options.sampling) if options.sampling else None,
+        options.is_bilingual,
+        options.sets_metadata,
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

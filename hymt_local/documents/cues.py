@@ -17,6 +17,7 @@ from hymt_local.documents.text_encoding import DecodedText
 from hymt_local.segment import Finding, Span, UnitText
 
 ARROW = "-->"
+_TIMED = re.compile(r"\d\s*-->\s*\d")
 _LINE_END = re.compile(r"\r\n|\r|\n")
 _MUSIC = "♪♫♬♩"
 _BRACKETS = {"[": "]", "(": ")", "（": "）", "［": "］", "【": "】"}
@@ -98,7 +99,7 @@ class CueDocument:
         """Return why a target would break the file."""
         if not target.strip():
             return "a cue cannot be empty"
-        if ARROW in target and ARROW not in unit.source.text:
+        if target.count(ARROW) > unit.source.text.count(ARROW) or _TIMED.search(target):
             return f"the text of a cue cannot have {ARROW!r}"
         if "\0" in target:
             return "the text of a cue cannot have a NUL"

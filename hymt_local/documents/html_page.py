@@ -64,6 +64,10 @@ _INLINE = frozenset(
         *("script", "small", "span", "strike", "strong", "sub", "sup", "svg", "time", "tt", "u", "var", "wbr"),
     }
 )
+# Of those that are left alone: what is a word of the sentence around it.
+_WORDS = frozenset(
+    {"code", "kbd", "samp", "var", "math", "tt", "span", "b", "i", "em", "strong", "a", "mark", "q", "cite"}
+)
 _IMPLIED_END = frozenset({"p", "li", "td", "th", "tr", "dt", "dd", "option"})
 _ATTRIBUTES = frozenset(
     {
@@ -80,6 +84,7 @@ _META = frozenset(
 _BUTTONS = frozenset({"submit", "button", "reset"})
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 _REFERENCE = re.compile(r"&(?:#\d{1,7};?|#[xX][0-9A-Fa-f]{1,6};?|[A-Za-z][A-Za-z0-9]{1,31};)")
+_SYNTAX_REFERENCE = re.compile(r"&(?:lt|gt|amp|LT|GT|AMP|#0*(?:38|60|62)|#[xX]0*(?:26|3[cCeE]));?")
 _EXPRESSION = re.compile(r"\{\{|<\?=|<%=|<\?php\s+(?:echo|print)\b")
 _EXPRESSIONS = re.compile(
     r"\{\{\{[^{}]{1,500}\}\}\}|\{\{[^{}]{1,500}\}\}|\{%[^%]{1,500}%\}|<\?[^?]{1,500}\?>|<%[^%]{1,500}%>"
@@ -301,7 +306,7 @@ class _Reader:
     def skip(self, token: HtmlToken, last: int) -> Iterator[HtmlPart]:
         if is_inline(token.name):
             raw = self.text[token.span.start : self.tokens[last].span.end]
-            self.run.append(HtmlEvent(Role.ATOMIC, raw, token.span.start))
+            self.run.append(HtmlEvent(Role.ATOMIC, raw, token.span.start, raw if token.name in _WORDS else ""))
         else:
             yield from self.flush(None)
 
@@ -334,7 +339,8 @@ class _Reader:
         else:
             is_start = token.type is TokenType.START and token.name not in VOID and not token.is_closed
             name = token.name if is_start else f"/{token.name}" if token.type is TokenType.END else ""
-            event = HtmlEvent(Role.ATOMIC, raw, token.span.start, name=name)
+            word = raw if token.type is TokenType.TEMPLATE else ""
+            event = HtmlEvent(Role.ATOMIC, raw, token.span.start, word, name)
         self.run.append(event)
 
     def title(self, token: HtmlToken) -> Iterator[HtmlPart]:
@@ -558,8 +564,8 @@ def _pieces_of(event: HtmlEvent, *, keeps_references: bool) -> Iterator[tuple[st
         yield event.text, -1
         return
     position = 0
-    for match in _REFERENCE.finditer(event.raw):
-        yield _SPACES.sub(" ", event.raw[position : match.start()]), -1
+    for match in _SYNTAX_REFERENCE.finditer(event.raw):
+        yield _decoded(event.raw[position : match.start()]), -1
         yield match.group(), event.start + match.start()
         position = match.end()
-    yield _SPACES.sub(" ", event.raw[position:]), -1
+    yield _decoded(event.raw[position:]), -1

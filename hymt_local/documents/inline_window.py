@@ -33,7 +33,7 @@ class Placed(Protocol):
 
     @property
     def text(self) -> str:
-        """What a reader sees of a literal."""
+        """What a reader reads of it: literals, and markup that is a word of the sentence, such as code."""
 
 
 def text_window(events: Sequence[Placed]) -> tuple[int, int]:
@@ -69,7 +69,7 @@ def find_marks(text: str, marks: frozenset[str]) -> list[Span]:
     position = 0
     while match := first.search(text, position):
         start = match.start()
-        length = next((length for length in lengths if text[start : start + length] in marks), 0)
+        length = next((len(mark) for n in lengths if (mark := text[start : start + n]) in marks), 0)
         if length:
             found.append(Span(start, start + length))
         position = start + max(length, 1)
@@ -98,7 +98,7 @@ def _n_textless(events: Sequence[Placed], indexes: Iterable[int], opening: Role)
     depth = n_textless = 0
     for n_read, index in enumerate(indexes, start=1):
         event = events[index]
-        if event.role is Role.LITERAL and event.text.strip():
+        if event.text.strip():
             break
         if event.role in (Role.OPEN, Role.CLOSE):
             depth += 1 if event.role is opening else -1

@@ -7,20 +7,14 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hymt_local.documents.base import Languages, Merged, MergeOptions, Unit
 from hymt_local.documents.inline_markup import Markup, protected_spans
-from hymt_local.documents.json_spans import (
-    JsonArray,
-    JsonObject,
-    JsonString,
-    JsonStyle,
-    JsonValue,
-    parse_json,
-    style_of,
-)
+from hymt_local.documents.json_messages import JsonMessage, Plurals, messages_of
+from hymt_local.documents.json_plurals import Count
+from hymt_local.documents.json_spans import JsonObject, JsonString, JsonStyle, JsonValue, parse_json, style_of
 from hymt_local.documents.message_branches import (
     Branch,
     MessageStyle,
@@ -33,19 +27,8 @@ from hymt_local.documents.message_branches import (
 from hymt_local.documents.message_format import Message, MessageSyntaxError, parse_message
 from hymt_local.documents.patching import Patch, apply_patches
 from hymt_local.documents.text_encoding import DecodedText, decode
-from hymt_local.segment import ProtectedSpan, Span, TokenGroup, UnitText
+from hymt_local.segment import Span, TokenGroup, UnitText
 
-_MESSAGE_KEYS = ("message", "defaultMessage", "string")
-_NOTE_KEYS = ("description", "comment", "developer_comment", "context")
-_METADATA_KEYS = frozenset(
-    {
-        *("id", "file", "start", "end", "line", "col", "placeholders", "hash", "key", "character_limit"),
-        *("meaning", "type", "locations", "origin", "extractedComments", "tags", "placeholder"),
-        *_NOTE_KEYS,
-    }
-)
-"""What may stand beside a message in the object that describes it."""
-_NO_TEXT_KEYS = frozenset({"$schema", "$id"})
 _TYPED = re.compile(
     r"\{\s*[\w.-]+\s*,\s*(?:plural|select|selectordinal|number|date|time|spellout|ordinal|duration|list)\s*[,}]"
 )
@@ -56,18 +39,11 @@ _PLACEHOLDER = re.compile(
     r"\{\{\{[^{}\n]{1,200}\}\}\}|\{\{[^{}\n]{1,200}\}\}|\$t\((?:[^()\n]|\([^()\n]*\)){1,300}\)|\$\{[^{}\n]{1,200}\}"
     r"|\{[\w.$@-]{0,60}\}|@(?:\.\w{1,20})?:(?:\([^()\n]{1,100}\)|\{'[^'\n]{1,100}'\}|[\w.-]*\w)"
     r"|%\{\w{1,60}\}|%\([\w.]{1,60}\)[sdif]|%(?:\d{1,2}\$)?[-+#0]*\d{0,3}(?:\.\d{1,3})?(?:l{1,2}|h|z)?[sdiufxX@](?!\w)"
-    r"|\$[A-Za-z_]\w{0,60}\$|\$\d(?!\d)|(?<=\s)\|(?=\s)"
+    r"|(?<=\s)\|(?=\s)"
 )
+_EXTENSION_PLACEHOLDER = re.compile(r"\$[A-Za-z_]\w{0,60}\$|\$\d(?!\d)")
+"""In the messages of an extension; elsewhere `$5` is a price."""
 _GROUPS = frozenset({TokenGroup.TEXT, TokenGroup.JSON_CATALOGUE})
-
-
-@dataclass(frozen=True, slots=True)
-class _Leaf:
-    """One string that is a message."""
-
-    pointer: str
-    string: JsonString
-    note: str = ""
 
 
 class JsonCatalogueFormat:
@@ -89,8 +65,10 @@ class JsonCatalogueFormat:
         """
         decoded = decode(data)
         root = parse_json(decoded.text)
-        leaves = list(_leaves(root))
+        leaves = list(messages_of(root))
         style = _message_style(root, leaves)
+        if style is None and 'other"' in decoded.text:
+            leaves = list(messages_of(root, Plurals(decoded.text, languages)))
         messages = [_message(leaf, languages, style) for leaf in leaves]
         by_unit = {unit.id: message for message in messages if message for unit in message.units}
         return JsonDocument(
@@ -107,87 +85,17 @@ def _locale(root: JsonValue) -> JsonString | None:
     return root.string("@@locale") if isinstance(root, JsonObject) else None
 
 
-# Which strings are messages
-
-
-def _leaves(root: JsonValue) -> Iterator[_Leaf]:
-    """Yield the messages in order, each with a pointer of its own even where keys repeat."""
-    seen: Counter[str] = Counter()
-    is_arb = isinstance(root, JsonObject) and any(key.startswith("@") for key, _ in root.members)
-    stack: list[tuple[str, JsonValue, str]] = [("", root, "")]
-    while stack:
-        pointer, value, note = stack.pop()
-        if isinstance(value, JsonString):
-            if value.value.strip():
-                yield _Leaf(_unique(pointer, seen), value, note)
-        elif isinstance(value, JsonArray):
-            if not _is_syntax_tree(value):
-                stack += [(f"{pointer}/{place}", item, "") for place, item in enumerate(value.items)][::-1]
-        elif isinstance(value, JsonObject):
-            stack += list(_members(pointer, value, is_arb=is_arb))[::-1]
-
-
-def _unique(pointer: str, seen: Counter[str]) -> str:
-    """Tell repeated keys apart; a number sign cannot stand in a pointer of `_members`."""
-    seen[pointer] += 1
-    return pointer if seen[pointer] == 1 else f"{pointer}#{seen[pointer]}"
-
-
-def _members(pointer: str, value: JsonObject, *, is_arb: bool) -> Iterator[tuple[str, JsonValue, str]]:
-    described = _described(value)
-    by_key = value.by_key() if is_arb else {}
-    for key, member in value.members:
-        if key in _NO_TEXT_KEYS or (is_arb and key.startswith("@")) or (described and key != described):
-            continue
-        note = _note(value) if described else _note(by_key.get(f"@{key}"))
-        escaped = key.replace("~", "~0").replace("/", "~1").replace("#", "~2")
-        yield f"{pointer}/{escaped}", member, note
-
-
-def _described(value: JsonObject) -> str:
-    """Return the key of the message in an object that describes one message; empty for any other object."""
-    keys = {key for key, _ in value.members}
-    for key in _MESSAGE_KEYS:
-        if key in keys and len(keys) > 1 - (key != "string") and keys <= _METADATA_KEYS | {key} and value.string(key):
-            return key
-    return ""
-
-
-def _note(value: JsonValue | None) -> str:
-    if not isinstance(value, JsonObject):
-        return ""
-    for key in _NOTE_KEYS:
-        found = value.by_key().get(key)
-        parts = found.items if isinstance(found, JsonArray) else [found]
-        texts = [part.value for part in parts if isinstance(part, JsonString) and part.value.strip()]
-        if texts:
-            return "\n".join(texts)
-    return ""
-
-
-def _is_syntax_tree(array: JsonArray) -> bool:
-    """Tell whether this is a message that FormatJS has compiled: its strings are names as often as texts."""
-    first = array.items[0] if array.items else None
-    return (
-        isinstance(first, JsonObject)
-        and {"type", "value"} <= (keys := first.by_key()).keys()
-        and not isinstance(keys["type"], JsonString)
-    )
-
-
 # How they are written
 
 
-def _message_style(root: JsonValue, leaves: Sequence[_Leaf]) -> MessageStyle | None:
+def _message_style(root: JsonValue, leaves: Sequence[JsonMessage]) -> MessageStyle | None:
     """Return how the messages of ICU are written; None when the catalogue has none."""
     is_arb = _locale(root) is not None
-    is_icu = is_arb or any(
-        leaf.pointer.endswith("/defaultMessage") or _TYPED.search(leaf.string.value) for leaf in leaves
-    )
+    is_icu = is_arb or any(leaf.pointer.endswith("/defaultMessage") or _TYPED.search(leaf.value) for leaf in leaves)
     if not is_icu:
         return None
-    has_quoting = any(_QUOTING.search(leaf.string.value) for leaf in leaves)
-    doubles = any("''" in leaf.string.value for leaf in leaves)
+    has_quoting = any(_QUOTING.search(leaf.value) for leaf in leaves)
+    doubles = any("''" in leaf.value for leaf in leaves)
     return MessageStyle(has_quotes=has_quoting or not is_arb, doubles_apostrophes=doubles)
 
 
@@ -199,13 +107,22 @@ class _Message:
     units: tuple[Unit, ...]
     branches: tuple[Branch, ...] = ()
     """Empty unless it is a message of ICU; those without text have no unit."""
+    template: str = ""
+    """The text with its placeholders, where there are no branches."""
+    count: Count | None = None
+    prefix: str = ""
+    """What comes before a string that is added."""
     lead: str = ""
     trail: str = ""
 
+    def restored(self, target: str) -> str | None:
+        """Return a target with the placeholder of its count; None when the number is lost or stands there twice."""
+        return self.count.restored(target, kept=_PLACEHOLDER) if self.count else target
 
-def _message(leaf: _Leaf, languages: Languages, style: MessageStyle | None) -> _Message | None:
+
+def _message(leaf: JsonMessage, languages: Languages, style: MessageStyle | None) -> _Message | None:
     """Return the units of a string; None when it cannot be translated whole."""
-    value = leaf.string.value
+    value = leaf.value
     if style is not None:
         parsed = _parsed(value, style)
         if parsed is not None:
@@ -214,8 +131,18 @@ def _message(leaf: _Leaf, languages: Languages, style: MessageStyle | None) -> _
             return None
     text = value.strip()
     lead = value[: len(value) - len(value.lstrip())]
-    unit = Unit(_unit_id(leaf), UnitText(text, _protected(text), _GROUPS), _location(leaf), leaf.note)
-    return _Message(leaf.string.span, (unit,), lead=lead, trail=value[len(lead) + len(text) :])
+    shown = leaf.count.shown(text) if leaf.count else text
+    protected = protected_spans(shown, _placeholders(shown, _unit_id(leaf)))
+    unit = Unit(_unit_id(leaf), UnitText(shown, protected, _GROUPS), _location(leaf), leaf.note)
+    return _Message(
+        leaf.span,
+        (unit,),
+        template=text,
+        count=leaf.count,
+        prefix=leaf.prefix,
+        lead=lead,
+        trail=value[len(lead) + len(text) :],
+    )
 
 
 def _parsed(value: str, style: MessageStyle) -> Message | None:
@@ -225,43 +152,39 @@ def _parsed(value: str, style: MessageStyle) -> Message | None:
         return None
 
 
-def _icu_message(leaf: _Leaf, message: Message, languages: Languages) -> _Message | None:
+def _icu_message(leaf: JsonMessage, message: Message, languages: Languages) -> _Message | None:
     try:
         branches = branches_of(message, languages)
     except UntranslatableMessageError:
         return None
     units = tuple(_branch_unit(leaf, branch) for branch in branches if branch.source.text)
-    return _Message(leaf.string.span, units, tuple(branches)) if units else None
+    return _Message(leaf.span, units, tuple(branches)) if units else None
 
 
-def _branch_unit(leaf: _Leaf, branch: Branch) -> Unit:
+def _branch_unit(leaf: JsonMessage, branch: Branch) -> Unit:
     suffix = f"#{branch.name}" if branch.name else ""
     note = "\n".join(filter(None, (leaf.note, branch.name)))
     return Unit(_unit_id(leaf) + suffix, branch.source, _location(leaf), note)
 
 
-def _unit_id(leaf: _Leaf) -> str:
+def _unit_id(leaf: JsonMessage) -> str:
     return leaf.pointer or "/"
 
 
-def _location(leaf: _Leaf) -> str:
+def _location(leaf: JsonMessage) -> str:
     return f"key {leaf.pointer[1:].replace('/', '.').replace('~1', '/').replace('~0', '~') or '(root)'}"
 
 
-def _protected(text: str) -> tuple[ProtectedSpan, ...]:
-    return protected_spans(text, _placeholders(text))
-
-
-def _placeholders(text: str) -> list[Markup]:
+def _placeholders(text: str, unit_id: str) -> list[Markup]:
     """Return placeholders and tags in order; a placeholder inside a tag is part of the tag."""
-    tags = list(tag_markup(text))
-    covered = [tag.span for tag in tags]
-    markup = [
-        Markup(Span(*match.span()))
-        for match in _PLACEHOLDER.finditer(text)
-        if not any(span.start < match.end() and match.start() < span.end for span in covered)
-    ]
-    return sorted([*tags, *markup], key=lambda each: each.span.start)
+    markup = list(tag_markup(text))
+    for pattern in (_PLACEHOLDER, *([_EXTENSION_PLACEHOLDER] if unit_id.endswith("/message") else [])):
+        markup += [Markup(Span(*match.span())) for match in pattern.finditer(text)]
+    kept: list[Markup] = []
+    for each in sorted(markup, key=lambda each: (each.span.start, -each.span.end)):
+        if not kept or kept[-1].span.end <= each.span.start:
+            kept.append(each)
+    return kept
 
 
 # The document
@@ -290,7 +213,12 @@ class JsonDocument:
         message = self.by_unit[unit.id]
         if message.branches:
             return self._branch_fault(self._branch(message, unit), target.strip())
-        wanted, found = _counted(unit.source.text), _counted(target)
+        restored = message.restored(target)
+        if restored is None:
+            return f"the number {message.count.example if message.count else ''} must stand in the translation once"
+        wanted, found = _counted(message.template, unit.id), _counted(restored, unit.id)
+        if message.count and message.count.may_be_left_out and message.count.placeholder not in found:
+            del wanted[message.count.placeholder]
         if wanted != found:
             words = [f"lost {each}" for each in wanted - found] + [f"added {each}" for each in found - wanted]
             return f"placeholders differ: {', '.join(words)}"
@@ -303,7 +231,7 @@ class JsonDocument:
         for message in self.messages:
             value = self._value(message, targets, rejected)
             if value is not None:
-                patches.append(Patch(message.span, self.style.written(value)))
+                patches.append(Patch(message.span, message.prefix + self.style.written(value)))
         if self.locale and options.sets_metadata:
             tag = options.languages.target_lang.replace("-", "_")
             patches.append(Patch(self.locale.span, self.style.written(tag)))
@@ -333,7 +261,7 @@ class JsonDocument:
             rejected |= dict.fromkeys(sound, "another branch of this message has no translation")
             return None
         if not message.branches:
-            return f"{message.lead}{sound[message.units[0].id]}{message.trail}"
+            return f"{message.lead}{message.restored(sound[message.units[0].id])}{message.trail}"
         return self._assembled(message, sound, rejected)
 
     def _assembled(self, message: _Message, sound: Mapping[str, str], rejected: dict[str, str]) -> str | None:
@@ -349,5 +277,5 @@ class JsonDocument:
         return value
 
 
-def _counted(text: str) -> Counter[str]:
-    return Counter(markup.span.of(text) for markup in _placeholders(text))
+def _counted(text: str, unit_id: str) -> Counter[str]:
+    return Counter(markup.span.of(text) for markup in _placeholders(text, unit_id))

@@ -50,6 +50,8 @@ class JsonObject:
     """An object; a key may repeat."""
 
     members: list[tuple[str, JsonValue]] = field(default_factory=list)
+    key_spans: list[Span] = field(default_factory=list)
+    """Where the key of each member stands, quotes included."""
 
     def string(self, key: str) -> JsonString | None:
         """Return the string of a key, the last if it repeats; None if there is none or it is no string."""
@@ -71,7 +73,8 @@ class _Reader:
         self._text = text
         self._position = 0
         self._open: list[JsonArray | JsonObject] = []
-        self._key: str | None = None
+        self._key = ""
+        self._key_span = Span(0, 0)
         self._n_values = 0
         self._root: JsonValue | None = None
 
@@ -109,7 +112,7 @@ class _Reader:
     def _read_key(self, token: re.Match[str]) -> re.Match[str]:
         if not token["string"]:
             raise self._refused("a key that is not a string")
-        self._key = _decoded(token["string"])
+        self._key, self._key_span = _decoded(token["string"]), Span(*token.span("string"))
         if self._token()["mark"] != ":":
             raise self._refused("a key without a colon")
         return self._token()
@@ -142,7 +145,8 @@ class _Reader:
         if isinstance(container, JsonArray):
             container.items.append(value)
         else:
-            container.members.append((self._key or "", value))
+            container.members.append((self._key, value))
+            container.key_spans.append(self._key_span)
 
     def _refused(self, what: str) -> DocumentError:
         line = self._text.count("\n", 0, self._position) + 1

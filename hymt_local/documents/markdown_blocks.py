@@ -140,16 +140,6 @@ def _token_hash(token: Token) -> int:
     return hash((token.type, token.tag, token.markup, token.info, content, str(token.attrs or "")))
 
 
-def token_lines(tokens: Sequence[Token]) -> Sequence[int]:
-    """Return the first line of each token, or of the one before it that has one."""
-    lines = array("l")
-    line = 0
-    for token in tokens:
-        line = token.map[0] if token.map else line
-        lines.append(line)
-    return lines
-
-
 def check_nesting(tokens: Sequence[Token]) -> None:
     """Make sure that the library has read everything.
 

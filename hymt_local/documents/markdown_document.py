@@ -24,7 +24,6 @@ from hymt_local.documents.markdown_blocks import (
     check_nesting,
     markdown_parser,
     parse_blocks,
-    token_lines,
 )
 from hymt_local.documents.markdown_target import Grammar, InlineUnit, beside, inline_unit, raw_content, written
 from hymt_local.documents.patching import Patch, apply_patches
@@ -56,7 +55,6 @@ class MarkdownDocument:
     lines: Lines
     grammar: Grammar
     skeleton: Sequence[int]
-    token_lines: Sequence[int]
     units: Sequence[Unit]
     parts: Mapping[str, MarkdownPart] = field(repr=False)
 
@@ -127,25 +125,24 @@ class MarkdownDocument:
     def _reject_changes(self, patches: dict[str, Patch], fixed: Sequence[Patch], rejected: dict[str, str]) -> None:
         """Leave out what parses alone but not in its place, such as text that continues a link definition."""
         n_suspects = 1
-        while patches and (offset := self._first_change([*patches.values(), *fixed])) is not None:
-            near = [unit_id for unit_id, patch in patches.items() if patch.span.start <= offset] or list(patches)
-            for unit_id in near[-n_suspects:]:
+        while patches and self._is_changed([*patches.values(), *fixed]):
+            unit_ids = list(patches)
+            first, last = 0, len(unit_ids)
+            while last - first > 1:  # the blocks change with the patches before `last`, not with those before `first`
+                middle = (first + last) // 2
+                if self._is_changed([patches[unit_id] for unit_id in unit_ids[:middle]]):
+                    last = middle
+                else:
+                    first = middle
+            for unit_id in unit_ids[first : first + n_suspects]:
                 del patches[unit_id]
                 rejected[unit_id] = _NO_SAFE_FORM
-            n_suspects *= 2  # a handful of parses at most, whatever the engine wrote
+            n_suspects *= 2  # the number of parses stays small, whatever the engine wrote
 
-    def _first_change(self, patches: Sequence[Patch]) -> int | None:
-        """Return where in the source the blocks begin to differ with these patches; None if they do not."""
+    def _is_changed(self, patches: Sequence[Patch]) -> bool:
         text = apply_patches(self.lines.text, _in_order(patches))
         tokens, _ = _parsed(Lines.of(text), front_matter_end(text), self.grammar.markdown)
-        skeleton = block_skeleton(tokens)
-        if skeleton == self.skeleton:
-            return None
-        pairs = zip(skeleton, self.skeleton, strict=False)
-        index = next((index for index, (new, old) in enumerate(pairs) if new != old), len(self.skeleton) - 1)
-        first_line = self.lines.number(front_matter_end(self.lines.text))
-        line = first_line + self.token_lines[max(index, 0)]
-        return self.lines.ends[min(line, len(self.lines.ends) - 1)]
+        return block_skeleton(tokens) != self.skeleton
 
 
 def read_markdown(data: bytes) -> MarkdownDocument:
@@ -168,7 +165,7 @@ def read_markdown(data: bytes) -> MarkdownDocument:
         unit = _unit(part, f"u{len(units) + 1}", lines, context)
         parts[unit.id] = part
         units.append(unit)
-    return MarkdownDocument(decoded, lines, grammar, block_skeleton(tokens), token_lines(tokens), units, parts)
+    return MarkdownDocument(decoded, lines, grammar, block_skeleton(tokens), units, parts)
 
 
 def _parsed(lines: Lines, start: int, markdown: MarkdownIt) -> tuple[list[Token], EnvType]:

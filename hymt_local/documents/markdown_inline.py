@@ -38,6 +38,7 @@ _OPAQUE = {
     # The second half of a definition list; a row of what is no table for GFM, but means to be one.
     "\n": re.compile(r"\n[ \t]{0,3}:[ \t]{1,8}(?=\S)|\n[ \t]{0,3}\|[ \t:|-]{0,500}"),
 }
+_NO_WORD = re.compile(r"\[\^|\{[#.:]|:[a-z]|\n|\{%|<")
 _TAG = re.compile(r"<(?P<close>/?)(?P<name>[A-Za-z][\w.-]*)[^>]*?(?P<alone>/?)>", re.DOTALL)
 _VOID = frozenset({"area", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"})
 
@@ -50,7 +51,7 @@ class Event:
     raw: str
     """As it stands in the content."""
     text: str = ""
-    """For literals: what a reader sees."""
+    """What a reader reads of it: literals, and markup that is a word of the sentence, such as code."""
     key: str = ""
     """For markup: what it is, however it is written; empty for what only changes how literals are written."""
 
@@ -154,7 +155,7 @@ def _walk(tokens: Iterable[Token], builder: _Builder, content: str, *, offset: i
             if not is_autolink:
                 start, end = token.meta["span"]
                 raw = content[offset + start : offset + end]
-                builder.add(Event(Role.ATOMIC, raw, key=raw), offset + start, offset + end)
+                builder.add(Event(Role.ATOMIC, raw, raw, key=raw), offset + start, offset + end)
         elif not is_autolink:
             _add(token, builder, content, offset=offset)
 
@@ -182,8 +183,10 @@ def _add(token: Token, builder: _Builder, content: str, *, offset: int) -> None:
             builder.add(Event(Role.OPEN, token.markup, key=token.type), start, end)
         case "em_close" | "strong_close" | "s_close":
             builder.add(Event(Role.CLOSE, token.markup, key=token.type), start, end)
-        case _:
+        case "html_inline":
             builder.add(Event(Role.ATOMIC, raw, key=raw), start, end)
+        case _:
+            builder.add(Event(Role.ATOMIC, raw, "" if _NO_WORD.match(raw) else raw, key=raw), start, end)
 
 
 def _add_special(token: Token, builder: _Builder, start: int, end: int) -> None:
@@ -241,7 +244,7 @@ def _without_skipped(builder: _Builder, content: str) -> list[Event]:
         close = closes.get(index)
         if close is not None and is_left_alone(event.raw):
             raw = content[builder.spans[index][0] : builder.spans[close][1]]
-            events.append(Event(Role.ATOMIC, raw, key=raw))
+            events.append(Event(Role.ATOMIC, raw, raw, key=raw))
             index = close
         elif close is not None:
             events.append(Event(Role.OPEN, event.raw, key=event.raw))

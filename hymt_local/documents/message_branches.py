@@ -102,11 +102,13 @@ def branches_of(message: Message, languages: Languages) -> list[Branch]:
     """Return the sentences of a message, in the order in which they will be written.
 
     Raises:
-        UntranslatableMessageError: too many ways through it, or a number that its sentences could not print.
+        UntranslatableMessageError: too many ways through it, a number that its sentences could not print, or words that
+            look like its arguments.
     """
     branches: list[Branch] = []
     for path, parts in _expanded(message, (), languages):
         branches.append(_branch(path, parts))
+        written_branch(branches[-1], branches[-1].source.text, MessageStyle())
         if len(branches) > _MAX_BRANCHES:
             raise UntranslatableMessageError(f"more than {_MAX_BRANCHES} branches")
     return branches
@@ -183,10 +185,11 @@ def _steps(choice: Choice, languages: Languages) -> Iterator[_Step]:
         yield _Step(choice, selector, selector, number, may_be_left_out=True)
     source_lang = languages.source_lang or _UNKNOWN_SOURCE
     for category in categories(languages.target_lang, choice.kind, taken=numbers):
-        selector = category_of(source_lang, choice.kind, category.example)
-        if not category.is_only_number and _only_other_prints(choice, selector):
-            selector = "other"  # "one file" would be wrong for the other numbers of this category
-        yield _Step(choice, category.name, selector, category.example, may_be_left_out=category.is_only_number)
+        selector, number = category_of(source_lang, choice.kind, category.example), category.example
+        if category.next_example is not None and _only_other_prints(choice, selector):
+            # "one file" would be wrong for the other numbers of this category
+            selector, number = "other", category.next_example
+        yield _Step(choice, category.name, selector, number, may_be_left_out=category.next_example is None)
 
 
 def _only_other_prints(choice: Choice, selector: str) -> bool:

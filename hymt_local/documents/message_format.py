@@ -20,7 +20,8 @@ _SELECTOR = re.compile(r"\s*(=\d{1,9}|[^\s{},=#']+)\s*")
 _PLURAL_NAMES = frozenset({"zero", "one", "two", "few", "many", "other"})
 _PLAIN = re.compile(r"[^{}'#]+")
 _QUOTED = re.compile(r"(?:[^']|'')*+")
-_SPECIAL_RUN = re.compile(r"'*[{}#][{}#']*")
+_SPECIAL_RUN = re.compile(r"'*[{}][{}#']*")
+_SPECIAL_RUN_IN_PLURAL = re.compile(r"'*[{}#][{}#']*")
 
 
 class MessageSyntaxError(ValueError):
@@ -220,9 +221,7 @@ def quoted_words(text: str, *, in_plural: bool, doubles_apostrophes: bool) -> st
     """
     parts, position = [], 0
     doubles = doubles_apostrophes or "''" in text
-    for run in _SPECIAL_RUN.finditer(text):
-        if not in_plural and set(run.group()) <= {"#", "'"}:
-            continue
+    for run in (_SPECIAL_RUN_IN_PLURAL if in_plural else _SPECIAL_RUN).finditer(text):
         parts.append(_apostrophes(text[position : run.start()], doubles=doubles))
         parts.append("'" + run.group().replace("'", "''") + "'")
         position = run.end()

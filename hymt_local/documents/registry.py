@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import PurePath
 
 from hymt_local.documents.base import Format
+from hymt_local.documents.html import HtmlFormat
 from hymt_local.documents.json_catalogue import JsonCatalogueFormat
 from hymt_local.documents.markdown import MarkdownFormat
 from hymt_local.documents.po import PoFormat
@@ -16,6 +17,7 @@ from hymt_local.errors import DocumentError
 FORMATS: tuple[Format, ...] = (
     TextFormat(),
     MarkdownFormat(),
+    HtmlFormat(),
     SrtFormat(),
     VttFormat(),
     PoFormat(),

@@ -21,6 +21,7 @@ from hymt_local.segment import Span, UnitText
 WRAP_WIDTHS = range(50, 85)
 """Median width, in cells, of lines that a program or a typist broke; with some air around the usual 60 to 80."""
 _WIDEST_WRAP = 100
+"""A longer line was not broken at any width."""
 _RAGGED_CELLS = 3
 """Editors and typists break a little before the last possible place."""
 _WORDS_OF_PROSE = 3
@@ -76,6 +77,8 @@ class TextDocument:
     paragraphs: tuple[_Paragraph, ...]
     wrap_width: int | None
     """Cells of a line, where the text is hard-wrapped."""
+    line_end: str
+    """Of the first line: for a last line without one."""
 
     @property
     def units(self) -> Sequence[Unit]:
@@ -111,7 +114,7 @@ class TextDocument:
         if not is_bilingual:
             return Patch(span, target)
         first, last = paragraph.lines[0], paragraph.lines[-1]
-        line_end = self._line_end(first) or "\n"
+        line_end = self._line_end(first) or self.line_end
         gap = line_end * 2 if paragraph.is_alone else line_end
         indent = source[first.start : first.body.start]
         return Patch(Span(last.body.end, last.body.end), f"{gap}{indent}{target}")
@@ -124,8 +127,7 @@ class TextDocument:
         return f"{self._line_end(first)}{indent}".join(wrap(target, first_width=room[0], width=room[1]))
 
     def _line_end(self, line: _Line) -> str:
-        whole = self.decoded.text[line.start : line.end]
-        return whole[len(whole.rstrip("\r\n")) :] or whole[len("".join(whole.splitlines())) :]
+        return _end_of(self.decoded.text[line.start : line.end])
 
 
 class TextFormat:
@@ -169,12 +171,17 @@ class TextFormat:
                 if paragraph := _paragraph(decoded.text, run, context=context, is_alone=is_alone):
                     paragraphs.append(paragraph)
                     context = paragraph.unit.source.text
-        return TextDocument(decoded, tuple(paragraphs), width)
+        line_end = _end_of(decoded.text[: lines[0].end]) if lines else ""
+        return TextDocument(decoded, tuple(paragraphs), width, line_end or "\n")
 
 
 def _lines(text: str) -> Iterator[_Line]:
     start = 0
     for number, whole in enumerate(text.splitlines(keepends=True), 1):
+        if whole.isspace():
+            yield _Line(number, start, Span(start, start), start + len(whole), 0)
+            start += len(whole)
+            continue
         body = _stripped(whole)
         begin = start + (whole.find(body) if body else 0)
         marker = _MARKER.match(body)
@@ -182,6 +189,10 @@ def _lines(text: str) -> Iterator[_Line]:
         first = begin + (marker.end() if marker else 0)
         yield _Line(number, start, Span(first, end), start + len(whole), cells(whole[: end - start]))
         start += len(whole)
+
+
+def _end_of(line: str) -> str:
+    return line[len("".join(line.splitlines())) :]
 
 
 def _stripped(text: str) -> str:
@@ -207,11 +218,12 @@ def _blocks(lines: Sequence[_Line]) -> Iterator[list[_Line]]:
 def wrap_width(text: str, blocks: Sequence[Sequence[_Line]]) -> int | None:
     """Return the width, in cells, at which most lines of a text were broken; None when lines end where they mean to."""
     inner = [line for block in blocks for line in block[:-1]]
-    widths = sorted(line.width for line in inner if line.width <= _WIDEST_WRAP)
+    widths = sorted(line.width for line in inner)
     if not widths or widths[len(widths) // 2] not in WRAP_WIDTHS:
         return None
     n_ended = sum(bool(_ENDS_SENTENCE.search(line.body.of(text)[-4:])) for line in inner)
-    return widths[len(widths) * 19 // 20] if n_ended * 2 < len(inner) else None
+    widest = min(widths[len(widths) * 19 // 20], _WIDEST_WRAP)
+    return widest if n_ended * 2 < len(inner) else None
 
 
 def _runs(text: str, block: Sequence[_Line], *, width: int | None) -> Iterator[list[_Line]]:
@@ -231,7 +243,7 @@ def _goes_on(text: str, line: _Line, after: _Line, *, width: int, is_wrapped: bo
     """Tell whether a line end only means that the line was full."""
     before, body = line.body.of(text), after.body.of(text)
     has_marker = after.body.start > after.start and _MARKER.search(text, after.start, after.body.start)
-    if has_marker or _BEGINS_ANEW.match(body) or not any(map(str.isalpha, before)):
+    if line.width > _WIDEST_WRAP or has_marker or _BEGINS_ANEW.match(body) or not any(map(str.isalpha, before)):
         return False
     piece = _PIECE.match(body)
     was_full = line.width + 1 + cells(piece.group().rstrip() if piece else body) > width - _RAGGED_CELLS

@@ -25,10 +25,9 @@ from hymt_local.engine.slots import BatchDecoder, Run, Slots, n_common
 from hymt_local.errors import DecodeError, EngineError, HymtError
 from hymt_local.events import Priority, SamplingParams
 
-MIXED_ROWS = 128
-"""Rows of a call in which answers are written: beyond it prompts are not read faster, and answers wait."""
-SHARED_ROWS = 64
-"""The same while interactive work is waiting for its next token."""
+MIXED_ROWS = 63
+"""Rows of a call with several generations. From 64 on, llama.cpp computes attention by another kernel on the CPU: it
+looks at the cells of all sequences, and rounds otherwise, so that an answer would depend on its company."""
 LEAST_SHARED = 8
 """Tokens of a common beginning that are worth waiting for, or sharing."""
 EXPECTED_EXTRA = 32
@@ -205,10 +204,9 @@ class Batcher:
         return parts
 
     def _most_rows(self, chosen: Sequence[Generation], *, n_writers: int) -> int:
-        if not n_writers:
+        if len(chosen) == 1:
             return self._decoder.n_rows
-        kinds = {generation.priority is Priority.INTERACTIVE for generation in chosen}
-        return min(self._decoder.n_rows, max(n_writers, SHARED_ROWS if len(kinds) > 1 else MIXED_ROWS))
+        return min(self._decoder.n_rows, max(n_writers, MIXED_ROWS))
 
     def _part_of(
         self, generation: Generation, parts: Sequence[_Part], *, n_rows: int, outcomes: list[Outcome]

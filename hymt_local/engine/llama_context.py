@@ -20,6 +20,8 @@ CONTEXT_STEP = 256
 """llama.cpp rounds context lengths up to it."""
 
 _ABORTED = 2
+_GGML_TYPES: dict[KvType, int] = {"f16": 1, "bf16": 30, "q8_0": 8, "q4_0": 2}
+"""ggml_type; llama_cpp does not name all of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +284,7 @@ def _context_params(api: Any, shape: ContextShape) -> Any:
     params.pooling_type = api.LLAMA_POOLING_TYPE_NONE
     params.attention_type = api.LLAMA_ATTENTION_TYPE_CAUSAL
     params.kv_unified = True
-    params.type_k = params.type_v = getattr(api, f"GGML_TYPE_{shape.kv_type.upper()}")  # quantized V needs the former
+    params.type_k = params.type_v = _GGML_TYPES[shape.kv_type]  # quantized values need flash attention
     params.offload_kqv = params.op_offload = shape.offload
     params.no_perf = True
     return params

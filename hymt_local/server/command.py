@@ -21,7 +21,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 
 
 @click.command(name="serve")
-@click.option("--port", type=click.IntRange(1, 65_535), metavar="N", help="Port; must be free.  [default: the setting]")
+@click.option("--port", type=click.IntRange(0, 65_535), metavar="N", help="Port; 0: any.  [default: the setting's]")
 @click.option("-m", "--model", metavar="MODEL", help="Default model of this server.")
 @click.option("--no-load", is_flag=True, help="Do not load the model before the first request.")
 @click.option("--exit-idle", type=click.FloatRange(1.0), metavar="S", help="End after so many seconds without work.")
@@ -32,7 +32,7 @@ _FILE = click.Path(path_type=Path, exists=True, dir_okay=False)
 @click.option("--json", "as_json", is_flag=True, help="Print the address as JSON when it takes requests.")
 @click.option("--print-unit", type=click.Choice(["systemd", "launchd"]), help="Print the unit that starts it, and end.")
 @click.option("--install-unit", is_flag=True, help="Write that unit for this user, and end.")
-@click.option("--background", is_flag=True, hidden=True)
+@click.option("--background", is_flag=True, hidden=True, help="As front ends start it: silent, and not for ever.")
 def serve_command(
     port: int | None,
     model: str | None,
@@ -47,7 +47,7 @@ def serve_command(
     install_unit: bool,
     background: bool,
 ) -> int:
-    """Keep a model loaded, and translate for every program of this user.
+    """Keep a model loaded, for every program of this user.
 
     The terminal UI and `hymt TEXT` use it while it runs; so do a web page and clients of LibreTranslate, DeepL and
     OpenAI. It listens on 127.0.0.1 only and wants a token. `hymt ps` shows it, `hymt stop` ends it.

@@ -19,10 +19,12 @@ from hymt_local.errors import ErrorReport, InputEncodingError, RequestTooLargeEr
 from hymt_local.events import Cancelled, Event, Failed, Finished, LastEvent, Started, TranslationRequest
 from hymt_local.jobs import LocalService
 from hymt_local.server.clients import Client, Clients
+from hymt_local.server.documents import Documents
 from hymt_local.server.flights import RETRY_GRACE_S, Flight, Flights
 from hymt_local.server.limits import ServerLimits
 from hymt_local.server.metrics import Metrics
 from hymt_local.server.residency import Residency
+from hymt_local.server.waiting_line import WaitingLine
 from hymt_local.translation_job import Service, error_of
 
 T = TypeVar("T")
@@ -73,6 +75,8 @@ class ServerContext:
     """Settings, catalog and installed models (`app.store.list()`, `app.resolve_model(ref)`)."""
     service: Service
     flights: Flights
+    line: WaitingLine
+    documents: Documents
     clients: Clients
     access: Access
     limits: ServerLimits
@@ -128,7 +132,8 @@ class ServerContext:
                 await flight.finished()
                 return flight
 
-        return await while_connected(http, _gather([one(request) for request in requests]))
+        with self.line.place(client_of(http)):
+            return await while_connected(http, _gather([one(request) for request in requests]))
 
     def check_size(self, http: Request, requests: Sequence[TranslationRequest]) -> None:
         """Count the texts against the limits of server and client.
@@ -165,10 +170,14 @@ def build_context(
     metrics = Metrics()
     residency = Residency(service.unload, keep_alive_s=app.settings.idle_unload_s)
     watch = FlightWatch(metrics, residency)
+    flights = Flights(service, observer=watch.see)
+    documents = Documents(app, service, residency)
     return ServerContext(
         app=app,
         service=service,
-        flights=Flights(service, most=limits.waiting_requests, observer=watch.see),
+        flights=flights,
+        line=WaitingLine(limits.waiting_requests, others=lambda: flights.n_detached + documents.n_running),
+        documents=documents,
         clients=Clients(token, ClientFile(app.paths.clients_file)),
         access=access or Access(LOOPBACK_NAMES, frozenset()),
         limits=limits,

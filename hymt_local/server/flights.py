@@ -13,7 +13,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from hymt_local.errors import BusyError, CancelledError
+from hymt_local.errors import CancelledError
 from hymt_local.events import Event, Failed, Finished, LastEvent, Priority, Started, TranslationRequest
 from hymt_local.translation_job import Service, TranslationJob, error_of
 
@@ -93,13 +93,11 @@ class Flights:
 
     Args:
         service: Where they are computed.
-        most: Flights at once; more are refused.
         observer: See Observer.
     """
 
-    def __init__(self, service: Service, *, most: int, observer: Observer) -> None:
+    def __init__(self, service: Service, *, observer: Observer) -> None:
         self._service = service
-        self._most = most
         self._observer = observer
         self._by_request: dict[TranslationRequest, Flight] = {}
         self._by_id: dict[str, Flight] = {}
@@ -121,9 +119,6 @@ class Flights:
         """Follow the flight of a request, which is started unless an identical one is under way.
 
         Leaving the context leaves the flight; `grace_s` after its last follower it is cancelled, unless detached.
-
-        Raises:
-            BusyError: too many are under way.
         """
         flight = self._find(request) or self._start(request, detached=detached)
         flight.is_detached |= detached
@@ -143,6 +138,11 @@ class Flights:
             else:
                 self._cancel_if_left(flight)
 
+    @property
+    def n_detached(self) -> int:
+        """Flights under way that nobody needs to follow."""
+        return sum(flight.is_detached and flight.last is None for flight in self._by_id.values())
+
     def cancel_all(self) -> None:
         """End every flight with Cancelled; their followers see it."""
         for flight in list(self._by_id.values()):
@@ -160,12 +160,6 @@ class Flights:
         return None if flight.job.done else flight  # a cancelled one has not heard of it yet
 
     def _start(self, request: TranslationRequest, *, detached: bool) -> Flight:
-        if self.n_active >= self._most:
-            raise BusyError(
-                f"{self.n_active} translations are under way or waiting",
-                hint="try again in a moment",
-                retry_after_s=2.0,
-            )
         flight = Flight(self._service.submit(request), is_detached=detached)
         self._by_request[_key(request)] = flight
         self._by_id[flight.id] = flight

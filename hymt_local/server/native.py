@@ -9,7 +9,6 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Literal
 
-import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute
@@ -23,8 +22,10 @@ from hymt_local.language import get_language
 from hymt_local.server import bodies
 from hymt_local.server.context import ServerContext, client_of, error_json, read_json, while_connected
 from hymt_local.server.dialect import Credentials
+from hymt_local.server.document_routes import DocumentRoutes
 from hymt_local.server.flights import Flight
 from hymt_local.server.operations import Operation, describe
+from hymt_local.server.operations import json_response as json_response  # for the dialects
 from hymt_local.server.streaming import EventStream
 from hymt_local.translation_job import error_of
 
@@ -43,11 +44,6 @@ def token_of(credentials: Credentials) -> str | None:
 def error_response(report: ErrorReport, status: int) -> Response:
     """Return the error as this program's JSON."""
     return json_response(error_json(report), status=status)
-
-
-def json_response(value: object, *, status: int = 200) -> Response:
-    """Return any value that msgspec can write."""
-    return Response(msgspec.json.encode(value), status_code=status, media_type="application/json")
 
 
 def routes(context: ServerContext) -> Sequence[BaseRoute]:
@@ -81,6 +77,7 @@ def operations(context: ServerContext) -> tuple[Operation, ...]:
         Operation(
             *("DELETE", "/v1/jobs/{id}", "Cancel a job", work.cancel_job), gives={200: bodies.JobState}, fails=gone
         ),
+        *DocumentRoutes(context).operations(),
         Operation(
             *("POST", "/v1/detect", "Say which languages texts may be in", about.detect),
             takes=bodies.DetectBody,
@@ -167,6 +164,8 @@ class _Work:
             return json_response(await self.context.translate(http, requests[0], grace_s=0))
         self.context.check_size(http, requests)
         async with AsyncExitStack() as stack:
+            leave = self.context.line.enter(client_of(http))
+            stack.callback(leave)
             board = self.context.flights.board(requests[0], detached=body.detached)
             flight = await stack.enter_async_context(board)
             flight.owners.add(client_of(http).name)

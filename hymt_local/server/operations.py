@@ -32,6 +32,8 @@ class Operation:
     handler: Handler
     takes: type[Any] | None = None
     """The JSON body."""
+    form: Mapping[str, str] = field(default_factory=dict)
+    """Or a form with these fields and what they mean; `file` is a file."""
     gives: Mapping[int, Given] = field(default_factory=dict)
     """Status -> what comes with it."""
     fails: tuple[int, ...] = (400, 401, 403, 413, 415, 421, 429)
@@ -58,6 +60,11 @@ class MediaTypeError(UsageError):
 
     code = "media_type"
     http_status = 415
+
+
+def json_response(value: object, *, status: int = 200) -> Response:
+    """Return any value that msgspec can write."""
+    return Response(msgspec.json.encode(value), status_code=status, media_type=JSON)
 
 
 def describe(operations: tuple[Operation, ...]) -> dict[str, Any]:
@@ -101,9 +108,22 @@ def _describe(operation: Operation, schema_of: Mapping[type[Any], dict[str, Any]
     }
     if operation.takes is not None:
         described["requestBody"] = {"required": True, "content": {JSON: {"schema": schema_of[operation.takes]}}}
+    if operation.form:
+        described["requestBody"] = {"required": True, "content": {"multipart/form-data": {"schema": _form(operation)}}}
     if operation.is_public:
         described["security"] = []
     return described
+
+
+def _form(operation: Operation) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "required": ["file", "target_lang"],
+        "properties": {
+            name: {"type": "string", "description": text, **({"format": "binary"} if name == "file" else {})}
+            for name, text in operation.form.items()
+        },
+    }
 
 
 def _parameters(operation: Operation) -> list[dict[str, Any]]:
@@ -121,7 +141,7 @@ def _response(operation: Operation, kind: Given, schema_of: Mapping[type[Any], d
     if kind is None:
         return {"description": "Done"}
     if isinstance(kind, str):
-        return {"description": "OK", "content": {kind: {"schema": {"type": "string"}}}}
+        return {"description": "OK", "content": {kind: {"schema": {} if kind == JSON else {"type": "string"}}}}
     kinds = kind if isinstance(kind, tuple) else (kind,)
     schemas = [schema_of[each] for each in kinds]
     content: dict[str, Any] = {JSON: {"schema": schemas[0] if len(schemas) == 1 else {"anyOf": schemas}}}

@@ -57,5 +57,8 @@ def routes() -> Sequence[BaseRoute]:
 
 
 def _file(name: str, data: bytes) -> Response:
-    suffix = name[name.rindex(".") :]
-    return Response(data, media_type=_TYPES[suffix], headers=HEADERS)
+    return Response(data, media_type=_TYPES[_suffix(name)], headers=HEADERS)
+
+
+def _suffix(name: str) -> str:
+    return name[name.rfind(".") :]

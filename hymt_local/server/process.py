@@ -54,9 +54,7 @@ class ServeOptions:
 class AlreadyRunningError(ServerError):
     """This user's server runs already."""
 
-    def __init__(self, server: ServerFile) -> None:
-        super().__init__(f"a server runs already at {server.url} (process {server.pid})", hint="`hymt stop` ends it")
-        self.server = server
+    code = "already_running"
 
 
 def run_server(
@@ -75,8 +73,7 @@ def run_server(
         StoreError: the state folder cannot be written.
     """
     check_reach(options)
-    with _only_server(app):
-        listener = _passed_socket(environ) or _bind(app, options)
+    with _only_server(app), _passed_socket(environ) or _bind(app, options) as listener:
         token = secrets.token_urlsafe(TOKEN_BYTES)
         server_file = _describe(listener, options, token=token)
         service = LocalService(app.open_model, cache_path=app.paths.database if app.settings.cache else None)
@@ -132,10 +129,14 @@ def _only_server(app: Application) -> Iterator[None]:
     while not lock.acquire():
         server = find_server(app.paths)
         if server is not None:
-            raise AlreadyRunningError(server)
+            raise AlreadyRunningError(
+                f"a server runs already at {server.url} (process {server.pid})", hint="`hymt stop` ends it"
+            )
         if time.monotonic() > deadline:
             raise ServerError("another server is starting or stopping", hint="try again in a moment")
     try:
+        with contextlib.suppress(OSError):  # writing it anew will say what is wrong
+            app.paths.server_file.unlink(missing_ok=True)  # a killed one's: with this lock held it would be believed
         yield
     finally:
         lock.release()

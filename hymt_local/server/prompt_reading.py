@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
-from hymt_local.errors import LanguageError, UsageError
-from hymt_local.language import match_language
+from hymt_local.errors import UsageError
+from hymt_local.language import find_language, match_language
 
 HINT = 'this server only translates: name the language, as in "Translate into French: ..."'
 _MAX_NAME_WORDS = 4
@@ -63,6 +64,12 @@ _IMPERATIVE = re.compile(
     r"|[^\w\n]{0,8}(?:请|請|把|将|將|参考|翻译|翻譯)",
     re.IGNORECASE,
 )
+_MORE_INSTRUCTION = re.compile(
+    r"[^\w\n]{0,4}(?:note|only|do not|don't|you must|you should|output|keep|preserve|requirements?|rules?|\d{1,2}[.、)]"
+    r"|注意|要求|你必须|请|不要|只)",
+    re.IGNORECASE,
+)
+_MAX_INSTRUCTION_LINES = 20
 _TEXT_LABEL = re.compile(
     r"(?:source text|source|text|input|original text|original|原文|待翻译文本|文本)\s?[:：]", re.IGNORECASE
 )
@@ -70,10 +77,15 @@ _ANSWER_LABEL = re.compile(
     r"\s(?:translated text|translation|target text|target|output|answer|译文|翻译)\s?[:：]\Z", re.IGNORECASE
 )
 _ANSWER_LABEL_CHARACTERS = 24
+_QUOTED = re.compile(
+    r"\s{0,8}(?:please\s)?translate\s[\"“'`«「](?P<text>.+)[\"”'`»」]\s(?:in)?to\s(?P<target>[^\n]{2,60})\s*\Z",
+    re.IGNORECASE | re.DOTALL,
+)
 _FENCES = (('"""', '"""'), ("```", "```"), ("'''", "'''"), ("<text>", "</text>"), ("<source>", "</source>"))
 _DECORATION = " \t\"'`*_[]()<>{}“”「」『』【】"
 _INSTRUCTION_CHARACTERS = 4000
 """Of an instruction that are looked at."""
+_MAX_MENTIONS = 40
 
 
 def read_chat(messages: Sequence[Message], *, target_lang: str | None = None) -> PromptTask:
@@ -101,6 +113,9 @@ def read_prompt(prompt: str, *, instructions: Iterable[str] = (), earlier: Seque
     Raises:
         NotATranslationError: no target language is named.
     """
+    quoted = _QUOTED.match(prompt)
+    if quoted and (target := _language_at(quoted["target"])):
+        return PromptTask(quoted["text"], target)
     head, body = _split_head(prompt)
     if named := _languages_in(head):
         return PromptTask(_unwrapped(body), named.target, named.source)
@@ -130,27 +145,33 @@ def _split_head(prompt: str) -> tuple[str, str]:
 
 
 def _cuts(prompt: str) -> Iterator[tuple[str, str]]:
-    """Yield the ways to cut an instruction off, surest first: at a fence, a blank line, a line end, a colon."""
+    """Yield the ways to cut an instruction off, surest first. What may be text is never taken for an instruction."""
     for opening, _ in _FENCES:
         head, found, _rest = prompt.partition(opening)
         if found and "\n\n" not in head:
             yield head, prompt[len(head) :]
-    for separator in ("\n\n", "\n"):
-        head, found, rest = prompt.partition(separator)
-        if found:
-            yield head, rest
-    if found_colon := re.search(r"[:：]", prompt[:_INSTRUCTION_CHARACTERS]):
-        yield prompt[: found_colon.end()], prompt[found_colon.end() :].lstrip()
+    line, _, after_line = prompt.partition("\n")
+    if line.rstrip().endswith((":", "：")):
+        yield line, after_line.removeprefix("\n")
+    colon = re.match(r"[^\n.。:：]{1,200}[:：]", line)
+    if colon:
+        yield colon[0], prompt[colon.end() :].lstrip(" ")
+    paragraph, found, after_paragraph = prompt.partition("\n\n")
+    if found and all(map(_MORE_INSTRUCTION.match, paragraph.split("\n")[1:_MAX_INSTRUCTION_LINES])):
+        yield paragraph, after_paragraph
+    yield line, after_line
+    if colon := re.search(r"[:：]", line[:_INSTRUCTION_CHARACTERS]):
+        yield line[: colon.end()], prompt[colon.end() :].lstrip(" ")
 
 
 def _languages_in(text: str) -> _Named | None:
     """Return the languages that an instruction names."""
     text = text[:_INSTRUCTION_CHARACTERS]
-    for found in _FROM_TO.finditer(text):
+    for found in islice(_FROM_TO.finditer(text), _MAX_MENTIONS):
         if target := _language_at(found["target"]):
             return _Named(target, _language_at(found["source"]))
     for pattern in _PATTERNS:
-        for found in pattern.finditer(text):
+        for found in islice(pattern.finditer(text), _MAX_MENTIONS):
             if target := _language_at(found["target"]):
                 return _Named(target)
     return None
@@ -172,10 +193,7 @@ def _language_at(text: str) -> str | None:
 def _known(name: str) -> str | None:
     if not name or name.lower() in _NO_LANGUAGES:
         return None
-    try:
-        return match_language(name)
-    except LanguageError:
-        return None
+    return find_language(name)
 
 
 _MARKS = ".,:;!。，：；！*\"'`"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import logging.handlers
 import time
@@ -65,7 +66,8 @@ class RequestLog:
     def close(self) -> None:
         """Close the file."""
         if self._handler is not None:
-            self._handler.close()
+            with contextlib.suppress(OSError):  # a full disk once more: what was lost is lost
+                self._handler.close()
 
 
 class _Rate:

@@ -128,7 +128,7 @@ async def _stop_when_idle(context: ServerContext, idle_s: float) -> None:
     """Only translations count: whoever looks whether the server lives does not keep it alive."""
     while True:
         rest_s = context.watch.used_at + idle_s - time.monotonic()
-        if rest_s <= 0 and context.flights.n_active == 0:
+        if rest_s <= 0 and not context.flights.n_active and not context.documents.n_running:
             context.stop()
             return
         await asyncio.sleep(max(rest_s, 1.0))
@@ -195,6 +195,7 @@ class _Server(uvicorn.Server):
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         self._context.flights.cancel_all()
+        self._context.documents.cancel_all()
         await super().shutdown(sockets)
 
 

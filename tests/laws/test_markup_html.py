@@ -115,9 +115,15 @@ def test_d_2_pseudo_keeps_the_tags_and_changes_every_unit(pages: list[bytes]) ->
         merged = document.merge(targets, PLAIN)
         assert merged.rejected == {}
         again = FORMAT.read(merged.data, LANGUAGES)
-        changed = [literals(unit.source, foreign) for unit in document.units]
-        assert [literals(unit.source) for unit in again.units] == changed
-        assert all(literals(unit.source) != text for unit, text in zip(document.units, changed, strict=True))
+        before = [_letters(literals(unit.source)) for unit in document.units]
+        changed = [_letters(literals(unit.source, foreign)) for unit in document.units]
+        assert [_letters(literals(unit.source)) for unit in again.units] == changed
+        assert all(old != new for old, new in zip(before, changed, strict=True))
+
+
+def _letters(text: str) -> str:
+    """Return the letters of a text: which references are protected in it depends on the rest."""
+    return "".join(filter(str.isalpha, text))
 
 
 def test_d_2_the_standard_library_sees_the_same_tags(pages: list[bytes]) -> None:

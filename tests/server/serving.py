@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
 import json
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from hymt_local.application import open_application
 from hymt_local.client import PROTOCOL, ServerFile
+from hymt_local.errors import BusyError
 from hymt_local.jobs import LocalService
+from hymt_local.server.clients import Client
 from hymt_local.server.context import Access, ServerContext
 from hymt_local.server.limits import ServerLimits
 from hymt_local.server.running import RunningServer, bind, serve
@@ -72,6 +77,20 @@ class Served:
         """Return a raw connection."""
         return socket.create_connection(("127.0.0.1", self.port), timeout=WAIT_S)
 
+    def fill_line(self) -> None:
+        """Take every place in the waiting line for good, once the requests before have given theirs back."""
+        deadline = time.monotonic() + WAIT_S
+        while self.context.line.n_taken:
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
+
+        def fill() -> None:
+            with contextlib.suppress(BusyError):
+                while True:
+                    self.context.line.enter(Client("owner", is_owner=True))
+
+        self.on_loop(fill)
+
     def on_loop(self, work: Callable[[], Any]) -> Any:
         """Run something on the server's loop."""
 
@@ -89,9 +108,11 @@ def serving(
     access: Access | None = None,
     settings: Mapping[str, Any] | None = None,
     model: str = "echo",
+    environ: Mapping[str, str] | None = None,
+    request_log: Path | None = None,
 ) -> Iterator[Served]:
     """Serve until the context is left; the service is closed with it."""
-    app = open_application(os.environ, flags={"model": model, **(settings or {})})
+    app = open_application(environ or os.environ, flags={"model": model, **(settings or {})})
     listener = bind(0)
     ready: list[RunningServer] = []
     started = threading.Event()
@@ -100,12 +121,11 @@ def serving(
         ready.append(server)
         started.set()
 
-    thread = threading.Thread(
-        target=lambda: serve(
-            app, service, [listener], token=TOKEN, limits=limits, access=access, on_ready=on_ready, request_log=None
-        ),
-        name="test-server",
-    )
+    def run() -> None:
+        more: dict[str, Any] = {"limits": limits, "access": access, "request_log": request_log}
+        serve(app, service, [listener], token=TOKEN, on_ready=on_ready, **more)
+
+    thread = threading.Thread(target=run, name="test-server")
     thread.start()
     try:
         assert started.wait(WAIT_S)
@@ -124,3 +144,21 @@ def server_file(served: Served, *, token: str = TOKEN) -> ServerFile:
     return ServerFile(
         pid=os.getpid(), protocol=PROTOCOL, version="0", started_at=0.0, host="127.0.0.1", port=served.port, token=token
     )
+
+
+@dataclass(frozen=True)
+class Form:
+    """A form with a file, as it is sent."""
+
+    headers: Mapping[str, str]
+    body: bytes
+
+
+def multipart(fields: Mapping[str, str], *, name: str, data: bytes) -> Form:
+    """Return a form; an empty file name leaves the file out."""
+    boundary = "a-boundary-of-tests"
+    parts = [f'name="{field}"\r\n\r\n{value}'.encode() for field, value in fields.items()]
+    if name:
+        parts.append(f'name="file"; filename="{name}"\r\n\r\n'.encode() + data)
+    body = b"".join(b"--%s\r\nContent-Disposition: form-data; %s\r\n" % (boundary.encode(), part) for part in parts)
+    return Form({"Content-Type": f"multipart/form-data; boundary={boundary}"}, body + b"--%s--\r\n" % boundary.encode())

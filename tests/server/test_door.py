@@ -2,50 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.server.serving import Served, serving
-from tests.services import scripted_service
+from tests.server.serving import Served
 
 
-@pytest.fixture
-def served() -> Iterator[Served]:
-    service, _ = scripted_service()
-    with serving(service) as running:
-        yield running
-
-
-def test_health_needs_no_token_and_says_who_answers(served: Served) -> None:
-    answer = served.ask("GET", "/health", token=None)
+def test_health_needs_no_token_and_says_who_answers(shared: Served) -> None:
+    answer = shared.ask("GET", "/health", token=None)
     assert (answer.status, answer.json["server"]) == (200, "hymt-local")
 
 
 @pytest.mark.parametrize("token", [None, "", "x" * 43, "ü"])
-def test_without_the_right_token_nothing_is_told(served: Served, token: str | None) -> None:
+def test_without_the_right_token_nothing_is_told(shared: Served, token: str | None) -> None:
     headers = {} if token is None else {"Authorization": f"Bearer {token}".encode().decode("latin-1")}
-    answer = served.ask("GET", "/nothing", token=None, headers=headers)
+    answer = shared.ask("GET", "/nothing", token=None, headers=headers)
     assert (answer.status, answer.json["error"]["code"]) == (401, "access")
-    assert served.ask("GET", "/nothing").status == 404
+    assert shared.ask("GET", "/nothing").status == 404
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:4968", "127.0.0.1.nip.io", "", "[::2]", "[bad"])
-def test_a_foreign_host_is_refused_before_the_token_is_looked_at(served: Served, host: str) -> None:
-    answer = served.ask("GET", "/health", headers={"Host": host})
+def test_a_foreign_host_is_refused_before_the_token_is_looked_at(shared: Served, host: str) -> None:
+    answer = shared.ask("GET", "/health", headers={"Host": host})
     assert (answer.status, answer.json["error"]["code"]) == (421, "misdirected")
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:99", "[::1]:4968", "localhost."])
-def test_this_machine_has_several_names(served: Served, host: str) -> None:
-    assert served.ask("GET", "/health", headers={"Host": host}).status == 200
+def test_this_machine_has_several_names(shared: Served, host: str) -> None:
+    assert shared.ask("GET", "/health", headers={"Host": host}).status == 200
 
 
 @pytest.mark.parametrize("origin", ["https://evil.example", "null", "http://localhost:1", "chrome-extension://abc"])
-def test_a_foreign_origin_is_refused_with_and_without_preflight(served: Served, origin: str) -> None:
-    answer = served.ask("POST", "/v1/translate", {"text": "Hello"}, headers={"Origin": origin})
+def test_a_foreign_origin_is_refused_with_and_without_preflight(shared: Served, origin: str) -> None:
+    answer = shared.ask("POST", "/v1/translate", {"text": "Hello"}, headers={"Origin": origin})
     assert (answer.status, answer.json["error"]["code"]) == (403, "forbidden")
-    preflight = served.ask(
+    preflight = shared.ask(
         "OPTIONS",
         "/v1/translate",
         token=None,
@@ -55,15 +45,15 @@ def test_a_foreign_origin_is_refused_with_and_without_preflight(served: Served, 
     assert not [name for name in preflight.headers if name.startswith("access-control")]
 
 
-def test_the_own_page_is_allowed_and_its_preflight_answered(served: Served) -> None:
-    origin = f"http://127.0.0.1:{served.port}"
+def test_the_own_page_is_allowed_and_its_preflight_answered(shared: Served) -> None:
+    origin = f"http://127.0.0.1:{shared.port}"
     headers = {
         "Origin": origin,
         "Access-Control-Request-Method": "POST",
         "Access-Control-Request-Private-Network": "true",
     }
-    preflight = served.ask("OPTIONS", "/v1/translate", token=None, headers=headers)
+    preflight = shared.ask("OPTIONS", "/v1/translate", token=None, headers=headers)
     assert preflight.status == 204
     assert preflight.headers["access-control-allow-origin"] == origin
     assert preflight.headers["access-control-allow-private-network"] == "true"
-    assert served.ask("GET", "/health", headers={"Origin": origin}).headers["access-control-allow-origin"] == origin
+    assert shared.ask("GET", "/health", headers={"Origin": origin}).headers["access-control-allow-origin"] == origin

@@ -48,14 +48,14 @@ def test_one_text_is_answered_as_json_with_its_provenance(served: Served) -> Non
     assert (answer.json["source_lang"], answer.json["origin"], answer.json["failed"]) == ("en", "model", [])
 
 
-def test_a_list_is_answered_in_its_order(served: Served) -> None:
+def test_a_list_is_answered_in_its_order(shared: Served) -> None:
     texts = ["1", "Hello", "2", "Hello", ""]
-    answer = served.ask("POST", "/v1/translate", {**HELLO, "text": texts[:-1]})
+    answer = shared.ask("POST", "/v1/translate", {**HELLO, "text": texts[:-1]})
     assert [each["text"] for each in answer.json["translations"]] == ["1", "Bonjour", "2", "Bonjour"]
 
 
-def test_a_stream_has_the_grammar_of_events(served: Served) -> None:
-    with streaming(served, "/v1/translate", HELLO) as stream:
+def test_a_stream_has_the_grammar_of_events(shared: Served) -> None:
+    with streaming(shared, "/v1/translate", HELLO) as stream:
         told = list(stream)
     assert [each.id for each in told] == list(range(len(told)))
     names = [each.name for each in told if each.name != "loading"]
@@ -80,10 +80,10 @@ def test_a_stream_has_the_grammar_of_events(served: Served) -> None:
     ],
     ids=range(10),
 )
-def test_a_bad_request_has_its_status_and_code(served: Served, body: object, status: int, code: str) -> None:
-    answer = served.ask("POST", "/v1/translate", body, headers={"Content-Type": "application/json"})
+def test_a_bad_request_has_its_status_and_code(shared: Served, body: object, status: int, code: str) -> None:
+    answer = shared.ask("POST", "/v1/translate", body, headers={"Content-Type": "application/json"})
     assert (answer.status, answer.json["error"]["code"]) == (status, code)
-    assert served.ask("POST", "/v1/translate", HELLO).status == 200
+    assert shared.ask("POST", "/v1/translate", HELLO).status == 200
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -97,13 +97,13 @@ def test_a_failure_is_an_error_status_and_not_the_source(stream: bool) -> None:
                 assert list(events)[-1].data["error"]["code"] == "decode"
 
 
-def test_only_json_is_taken(served: Served) -> None:
-    answer = served.ask("POST", "/v1/translate", b"text=Hello", headers={"Content-Type": "text/plain"})
+def test_only_json_is_taken(shared: Served) -> None:
+    answer = shared.ask("POST", "/v1/translate", b"text=Hello", headers={"Content-Type": "text/plain"})
     assert (answer.status, answer.json["error"]["code"]) == (415, "media_type")
 
 
-def test_a_wrong_method_names_the_right_one(served: Served) -> None:
-    answer = served.ask("GET", "/v1/translate")
+def test_a_wrong_method_names_the_right_one(shared: Served) -> None:
+    answer = shared.ask("GET", "/v1/translate")
     assert (answer.status, answer.headers["allow"]) == (405, "POST")
     assert "POST" in answer.json["error"]["hint"]
 

@@ -58,16 +58,16 @@ def test_deterministic_means_one_at_a_time(tmp_path: Path) -> None:
         assert (backend.info.slots, backend.info.is_deterministic) == (1, True)
 
 
-@pytest.mark.parametrize("kv_type", ["f16", "q8_0", "q4_0"])
+@pytest.mark.parametrize("kv_type", ["auto", "f16", "bf16", "q8_0", "q4_0"])
 def test_the_plan_and_the_engine_agree_on_the_cache(tmp_path: Path, kv_type: str) -> None:
     app = open_app(tmp_path, engine_process="inline", kv_type=kv_type)
     model = toy_of(app, tmp_path)
     fit = app.plan_installed(model, app.probe_machine())
-    assert fit.kv_type == kv_type
+    assert fit.kv_type == ("f16" if kv_type == "auto" else kv_type)
     with closing(load(app, model)) as backend:
         assert isinstance(backend, LlamaBackend)
         assert backend._context is not None
-        assert backend._context._shape.kv_type == kv_type
+        assert backend._context._shape.kv_type == ("bf16" if kv_type == "auto" else kv_type)
         assert (backend.info.slots, backend.info.context_length) == (fit.n_slots, fit.context_length)
         assert len(answer(backend)) == 12
 

@@ -1,40 +1,74 @@
+from __future__ import annotations
+
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from hymt_local.checks import check_output, repeats_at_end
+from hymt_local.catalog import ALL_TAGS, load_catalog
+from hymt_local.checks import Pair, check_output, check_pair, check_terms, find_terms, repeats_at_end, tidied
+from hymt_local.checks import without_chatter as shortened
+from hymt_local.detect import LanguageDetector
+from hymt_local.prompts import (
+    Background,
+    Context,
+    Delimiters,
+    Formatted,
+    Personalization,
+    Structured,
+    Style,
+    Task,
+    Term,
+    Terminology,
+    Translate,
+    build_prompt,
+    has_task,
+)
+from hymt_local.segment import Finding, Severity
+from tests.bench.bench_checks import measure, read_corpus
 
-CODES = {"empty", "encoding", "control_token", "lines", "placeholder", "tags", "loop", "wrong_script"}
+
+@pytest.fixture(scope="module")
+def detector() -> LanguageDetector:
+    return LanguageDetector()
 
 
-def code_of(source: str, target: str, target_lang: str | None) -> str | None:
-    finding = check_output(source, target, target_lang=target_lang)
-    return None if finding is None else finding.code
+def cases_of(shared_data: Path, name: str) -> list[dict[str, Any]]:
+    lines = (shared_data / "behaviour" / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    return list(map(json.loads, lines))
 
 
-def test_the_detector_cases(shared_data: Path) -> None:
-    lines = (shared_data / "behaviour" / "detectors.jsonl").read_text(encoding="utf-8").splitlines()
-    cases = list(map(json.loads, lines))
-    assert CODES & {code for case in cases for code in case["must"]} >= {"placeholder", "tags", "loop", "wrong_script"}
+def codes_of(source: str, target: str, target_lang: str | None = "fr", source_lang: str | None = "en") -> set[str]:
+    return {finding.code for finding in check_pair(Pair(source, target, source_lang, target_lang))}
+
+
+def test_f_1_to_f_12_the_detector_cases(shared_data: Path, detector: LanguageDetector) -> None:
+    def identify(text: str) -> tuple[str, float] | None:
+        found = detector.detect(text)
+        return (found.tag, found.confidence) if found else None
+
+    cases = cases_of(shared_data, "detectors")
+    assert len(cases) == 22
+    verdicts = {}
     for case in cases:
-        code = code_of(case["source"], case["output"], case["tgt"])
-        assert code not in case["must_not"], case["id"]
-        if wanted := CODES & set(case["must"]):
-            assert code in wanted, case["id"]
+        pair = Pair(case["source"], case["output"], case["src"], case["tgt"], identify=identify)
+        codes = {finding.code for finding in check_pair(pair)}
+        verdicts[case["id"]] = (set(case["must"]) - codes, codes & set(case["must_not"]))
         if case["id"].startswith("ok-"):
-            assert code is None, case["id"]
+            assert codes == set(), case["id"]
+    assert verdicts == {case["id"]: (set(), set()) for case in cases}
 
 
-@pytest.mark.parametrize("target_lang", ["zh", "zh-Hant", "ja", "ko", "ar", "de", "fr", "ru", "th", "bo", "my", "ug"])
-def test_professional_translations_have_no_fault(shared_data: Path, target_lang: str) -> None:
-    sources = (shared_data / "ntrex" / "en.txt").read_text(encoding="utf-8").splitlines()
-    targets = (shared_data / "ntrex" / f"{target_lang}.txt").read_text(encoding="utf-8").splitlines()
-    pairs = list(zip(sources, targets, strict=True))
-    assert len(pairs) == 100
-    assert [pair for pair in pairs if check_output(*pair, target_lang=target_lang)] == []
+def test_p_8_professional_translations_raise_few_alarms(shared_data: Path) -> None:
+    corpus = read_corpus(shared_data / "ntrex")
+    directions = [("en", lang) for lang in corpus if lang != "en"] + [("zh", "de"), ("ru", "ja"), ("ar", "bo")]
+    alarms = measure(corpus, directions, every=8)
+    assert alarms.n_pairs >= 500
+    assert alarms.n_with_error <= 3, alarms.errors  # the bench measures the rate: 0.05 %
+    assert alarms.warning_rate <= 0.05, alarms.warnings
 
 
 @pytest.mark.parametrize(
@@ -44,11 +78,13 @@ def test_professional_translations_have_no_fault(shared_data: Path, target_lang:
         ("Hello", " \u3000", "fr", "empty"),
         ("Hello", "Bon\ufffdjour", "fr", "encoding"),
         ("Hello", "Bonjour\x1b[31m", "fr", "encoding"),
+        ("Good summer", "Bon Ã©tÃ©", "fr", "encoding"),
         ("Hello\ufffd", "Bonjour\ufffd", "fr", None),
         ("Hello", "Bonjour<|eos|>", "fr", "control_token"),
         ("What is <|eos|>?", "Qu'est-ce que <|eos|> ?", "fr", None),
-        ("Hello", "Bonjour\n\nNote : salut", "fr", "lines"),
-        ("Hello %1$s, good to see you", "Bonjour % 1 $ s, ravi", "fr", "placeholder"),
+        ("Hello", "Bonjour\n\nSalut", "fr", "lines"),
+        ("Hello", "Bonjour\n\nNote : salut", "fr", "explanation"),
+        ("Hello %1$s, good to see you", "Bonjour % 1 $ s, ravi de vous voir", "fr", "placeholder"),
         ("Hello %1$s, good to see you", "Bonjour %1$s, ravi de vous voir", "fr", None),
         ("See https://a.example/b.", "Voir https://a.example/c.", "fr", "placeholder"),
         ("See https://a.example/b.", "请看 https://a.example/b。", "zh", None),
@@ -60,18 +96,151 @@ def test_professional_translations_have_no_fault(shared_data: Path, target_lang:
         ("<b>x</b> <i>y</i>", "<i>y</i> <b>x</b>", "de", None),
         ("Good morning to all of you", "Good morning to all of you", "zh", "wrong_script"),
         ("San Francisco", "San Francisco", "zh", None),
-        ("Good morning to all of you", "大家早上好", "fr", "wrong_script"),
-        ("Good morning to all of you", "大家早上好", None, None),
+        ("Good morning to all of you", "大家早上好大家早上好", "fr", "wrong_script"),
+        ("Good morning to all of you", "大家早上好大家早上好", None, None),
         ("这座城市开设了图书馆", "這座城市開設了圖書館", "zh", "wrong_script"),
     ],
 )
 def test_faults(source: str, target: str, target_lang: str | None, expected: str | None) -> None:
-    assert code_of(source, target, target_lang) == expected
+    found = check_output(source, target, target_lang=target_lang)
+    assert (found.code if found else None) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        (
+            "The file was saved today in the old folder.",
+            "Here is the translation: Le fichier a été enregistré.",
+            "preamble",
+        ),
+        ("The list is long.", "Traduction : La liste est longue.", "preamble"),
+        ("Translation: a list", "Traduction : une liste", None),
+        ("Here is the list:", "Voici la liste :", None),
+        ("Hello.", "Bonjour. (Note : forme polie)", "explanation"),
+        ("Hello. (Note: polite)", "Bonjour. (Note : forme polie)", None),
+        ("Save the file", "« Enregistrer le fichier »", "wrapping"),
+        ('"Save the file"', "« Enregistrer le fichier »", None),
+        ("Save the file", "`Enregistrer le fichier`", "wrapping"),
+        ("Is it open?", "C'est ouvert.", "question"),
+        ("It is open.", "C'est c'est est est ouvert ouvert.", "doubled_word"),
+        ("See (below) for more.", "Voir (ci-dessous pour plus.", "brackets"),
+        ("The cat sat here.", "Le chat (the cat sat) était ici.", "gloss"),
+        ("Pay 1200 now", "Payez 1300 maintenant", "number"),
+        ("Pay 1,200 now", "Payez 1 200 maintenant", None),
+        (" Name: ", "Nom :", "whitespace"),
+        ("One.\nTwo.", "Un. Deux.", "lines"),
+        ("How do I do that?", "I'm sorry, but I can't help with that.", "refusal"),
+        ("Hello", "<target>Bonjour</target>", "prompt_leak"),
+        ("a cat", "chat 翻译成 cat\nun chat", "prompt_leak"),
+    ],
+)
+def test_findings(source: str, target: str, expected: str | None) -> None:
+    codes = codes_of(source, target)
+    assert expected in codes if expected else codes == set()
+
+
+def test_f_2_the_part_that_was_not_translated_is_shown() -> None:
+    source = "The council met on Tuesday to discuss the new plan. It will meet again when all members are back in town."
+    target = (
+        "Le conseil s'est réuni mardi pour discuter du nouveau projet. It will meet again when all members are back."
+    )
+    (finding,) = check_pair(Pair(source, target, "en", "fr"))
+    assert finding.code == "partly_untranslated"
+    assert finding.span is not None
+    assert finding.span.of(target).startswith("It will meet again")
+
+
+def test_f_7_text_of_the_context_is_found_in_the_answer() -> None:
+    context = ("The old house stood on a hill above the river.",)
+    target = "The old house stood on a hill. Il était vide."
+    codes = {f.code for f in check_pair(Pair("It was empty.", target, "en", "fr", context=context))}
+    assert "context_leak" in codes
+    assert codes_of("It was empty.", "Il était vide.") == set()
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("Hello, world.", "Here is the translation:\n\nBonjour, monde.", "Bonjour, monde."),
+        ("你好。", "Translation: Hello.", "Hello."),
+        ("Hello.", "你好。\n\n（注：这里采用了常见译法。）", "你好。"),
+        ("Hello.", "**译文：**你好。", "你好。"),
+        ("Save the file.", "„Speichern Sie die Datei.“", "Speichern Sie die Datei."),
+        ("Save the file.", "Speichern Sie die Datei.", "Speichern Sie die Datei."),
+        ("Note: save it.", "Hinweis: Speichern.", "Hinweis: Speichern."),
+        ("Hello.", "译文：", "译文："),
+    ],
+)
+def test_f_3_what_a_model_adds_is_cut_off(source: str, target: str, expected: str) -> None:
+    assert shortened(source, target) == expected
+
+
+def test_f_10_every_prompt_of_every_generation_is_known_as_a_leak() -> None:
+    tasks: tuple[Task, ...] = (
+        *(Translate(), Terminology((Term("cat", "chat"),)), Context("Before."), Style("formal"), Delimiters()),
+        *(Personalization(("be brief",)), Structured("JSON"), Background("A play."), Formatted()),
+    )
+    for spec in load_catalog().models:
+        if spec.template_set == "plain":
+            continue
+        for task in tasks:
+            for pair in (("en", "fr"), ("zh", "fr")):
+                if has_task(spec, task.name):
+                    prompt = build_prompt(spec, source_lang=pair[0], target_lang=pair[1], source="a cat", task=task)
+                    answer = "".join(part for part in prompt.parts if isinstance(part, str))
+                    assert "prompt_leak" in codes_of("a cat", answer), (spec.id, task)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "expected"),
+    [
+        ("cafe", "cafe\u0301", "caf\u00e9"),
+        ("cafe\u0301", "cafe\u0301", "cafe\u0301"),
+        ("Hello", "\ufeffBonjour\u200b", "Bonjour"),
+        ("a\u200bb", "x\u200by", "x\u200by"),
+    ],
+)
+def test_f_15_what_nobody_sees_is_put_right(source: str, target: str, expected: str) -> None:
+    assert tidied(source, target) == expected
+
+
+def test_g_1_the_glossary_cases(shared_data: Path) -> None:
+    for case in cases_of(shared_data, "glossary"):
+        lang = {"cjk-no-space": "zh", "fullwidth": "ja", "de-compound": "de"}.get(case["id"], "en")
+        found = [match.term for match in find_terms(case["source"], list(case["terms"]), lang=lang)]
+        assert found == case["expect"], case["id"]
+
+
+@pytest.mark.parametrize(
+    ("target", "target_lang", "n_findings"),
+    [
+        ("Les serveurs cloud sont rapides.", "fr", 0),
+        ("Les machines sont rapides.", "fr", 1),
+        ("云服务器很快。", "zh", 0),
+        ("Облачных серверов много.", "ru", 0),
+    ],
+)
+def test_g_3_a_term_that_was_not_used_is_a_warning(target: str, target_lang: str, n_findings: int) -> None:
+    allowed = {"fr": ("serveur cloud", "serveurs cloud"), "zh": ("云服务器",), "ru": ("облачный сервер",)}[target_lang]
+    pair = Pair("Cloud servers are fast.", target, "en", target_lang)
+    assert len(list(check_terms(pair, {"cloud server": allowed, "unused": ("x",)}))) == n_findings
 
 
 @given(st.text())
 def test_a_text_is_faultless_against_itself(text: str) -> None:
-    assert code_of(text, text, None) == (None if text.strip() else "empty")
+    finding = check_output(text, text, target_lang=None)
+    assert (finding.code if finding else None) == (None if text.strip() else "empty")
+
+
+@settings(max_examples=100)
+@given(st.text(max_size=200), st.text(max_size=200), st.sampled_from(ALL_TAGS))
+def test_any_text_can_be_checked(source: str, target: str, lang: str) -> None:
+    found = check_pair(Pair(source, target, "en", lang))
+    assert all(isinstance(finding, Finding) and finding.message for finding in found)
+    assert all(finding.span is None or finding.span.of(target) for finding in found)
+    severities = [finding.severity for finding in found]
+    assert severities == sorted(severities, key=[Severity.ERROR, Severity.WARNING, Severity.INFO].index)
 
 
 @given(st.lists(st.integers(0, 5), min_size=1, max_size=32), st.lists(st.integers(6, 99), max_size=50))

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from hymt_local.document_jobs import files, run
+from hymt_local.document_jobs import files
 from hymt_local.document_jobs.events import (
     DocumentEvent,
     DocumentFailed,
@@ -27,8 +27,13 @@ from hymt_local.document_jobs.events import (
 from hymt_local.document_jobs.files import claimed
 from hymt_local.document_jobs.journal import journal_path
 from hymt_local.document_jobs.run import run_document, translate_bytes
+from hymt_local.documents.base import Languages
+from hymt_local.documents.text import TextDocument, TextFormat
 from hymt_local.errors import DocumentError, EngineLoadError
+from hymt_local.events import TranslationRequest
+from hymt_local.jobs import TranslationJob
 from hymt_local.paths import Paths
+from hymt_local.segment import UnitText
 from tests.document_services import BrokenService, UnitsService, bracketed, events_of, options, refusing, task
 
 LINES = [f"Sentence number {n}.\n\n" for n in range(700)]
@@ -174,10 +179,7 @@ def test_leaving_early_cancels_what_is_under_way(tmp_path: Path, state_dir: Path
     path.write_text("".join(LINES), encoding="utf-8")
 
     class SlowService(UnitsService):
-        def submit(self, request):  # type: ignore[no-untyped-def]
-            from hymt_local.jobs import TranslationJob
-
-            self.requests.append(request)
+        def submit(self, request: TranslationRequest) -> TranslationJob:
             job = TranslationJob(request, cancel=self._cancel)
             job.put(self._settle(0, request.units[0]))
             return job
@@ -232,6 +234,7 @@ def test_resume_after_a_complete_run_whose_output_is_gone_starts_again(source: P
         pytest.param({"options": options(target_lang="de")}, id="target language"),
         pytest.param({"options": options("es")}, id="source language"),
         pytest.param({"options": options(model="other")}, id="model"),
+        pytest.param({"options": options(is_bilingual=True)}, id="bilingual"),
         pytest.param({"model_identity": "sha"}, id="model file"),
     ],
 )
@@ -339,7 +342,7 @@ def test_an_existing_output_stays(source: Path, state_dir: Path) -> None:
 def test_an_output_that_appears_while_it_translates_stays(source: Path, state_dir: Path) -> None:
     target = source.with_name("report.fr.txt")
 
-    def answer(unit):  # type: ignore[no-untyped-def]
+    def answer(unit: UnitText) -> str:
         target.write_text("precious", encoding="utf-8")
         return "fine"
 
@@ -403,7 +406,7 @@ def test_a_full_disk_keeps_the_work_and_leaves_no_rest(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(files.os, "fsync", full)
+        patch.setattr(os, "fsync", full)
         refused = refusal(events_of(task(source), UnitsService(), state_dir))
     assert (refused.error.code, "No space left" in refused.error.message) == ("store", True)
     assert [path.name for path in source.parent.iterdir()] == ["report.txt"]
@@ -469,16 +472,15 @@ def test_an_empty_file_becomes_an_empty_file(tmp_path: Path, state_dir: Path) ->
 def test_a_result_that_could_not_be_read_again_is_not_written(
     source: Path, state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    known = run.format_named("text")
-    read = type(known).read
+    read = TextFormat.read
     n_reads = iter(range(9))
 
-    def breaks(self, data, languages):  # type: ignore[no-untyped-def]
+    def breaks(known: TextFormat, data: bytes, languages: Languages) -> TextDocument:
         if next(n_reads):
             raise DocumentError("it ends in the middle")
-        return read(self, data, languages)
+        return read(known, data, languages)
 
-    monkeypatch.setattr(type(known), "read", breaks)
+    monkeypatch.setattr(TextFormat, "read", breaks)
     refused = refusal(events_of(task(source), UnitsService(), state_dir))
     assert refused.error.message == "the translated document would be broken: it ends in the middle"
     assert not source.with_name("report.fr.txt").exists()
@@ -505,6 +507,21 @@ async def test_bytes_that_are_no_document_are_refused() -> None:
     last = await last_of(translate_bytes(b"\0", "notes.txt", options=options(), service=UnitsService()))
     assert isinstance(last, DocumentFailed)
     assert last.error.http_status == 422
+
+
+async def test_leaving_a_document_in_memory_cancels_it() -> None:
+    class SilentService(UnitsService):
+        def submit(self, request: TranslationRequest) -> TranslationJob:
+            job = TranslationJob(request, cancel=self._cancel)
+            job.put(self._settle(0, request.units[0]))
+            return job
+
+    service = SilentService()
+    events = translate_bytes("".join(LINES).encode(), "notes.txt", options=options(), service=service)
+    assert isinstance(await anext(events), DocumentStarted)
+    assert isinstance(await anext(events), UnitSettled)
+    await events.aclose()  # type: ignore[attr-defined]
+    assert service.n_cancelled == 2
 
 
 async def test_a_bilingual_document_in_memory() -> None:

@@ -230,10 +230,11 @@ async def test_a_context_too_small_for_anything_is_one_clear_error() -> None:
 
 
 async def test_pieces_of_chinese_are_joined_as_the_target_language_asks() -> None:
-    backend = ScriptedBackend(reply("One."), reply("Two."), reply("Three."))
+    answers = [f"The {place} sentence is here." for place in ("first", "second", "third")]
+    backend = ScriptedBackend(*map(reply, answers))
     text = "第一个句子在这里。第二个句子在这里。第三个句子在这里。"
     last = await finished(scripted_model(backend, max_segment_tokens=30), request(text, "en", source_lang="zh"))
-    assert last.text == "One. Two. Three."
+    assert last.text == " ".join(answers)
 
 
 # Generation

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 from typing import Any
+from urllib.parse import quote
 
+from starlette.datastructures import FormData
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from hymt_local.document_jobs.events import DocumentOptions
+from hymt_local.documents.base import Languages
 from hymt_local.errors import ErrorReport, LanguageError, UsageError
 from hymt_local.language import get_language
 from hymt_local.server.codes import Codes
 from hymt_local.server.context import ServerContext
 from hymt_local.server.dialect import Credentials
+from hymt_local.server.document_routes import job_of, receive_document
+from hymt_local.server.documents import DocumentJob
 from hymt_local.server.fields import fields_in, read_fields, text_of, texts_of
 from hymt_local.server.native import json_response
 from hymt_local.server.tagged_text import HTML_IGNORED, HTML_SPLITTING, MarkupRules
@@ -76,8 +84,23 @@ def routes(context: ServerContext) -> Sequence[BaseRoute]:
         report = UsageError("Quota exceeded", hint="this server keeps no glossaries").report()
         return error_response(report, 456)
 
+    async def send_document(http: Request) -> Response:
+        job = await receive_document(context, http, options_of=_document_options)
+        return json_response({"document_id": job.id, "document_key": job.id})
+
+    async def document_state(http: Request) -> Response:
+        return json_response(_document_state(await _document(context, http)))
+
+    async def document_result(http: Request) -> Response:
+        return _document_result(context, await _document(context, http))
+
     endpoints = (
         ("/v2/translate", translate_here, "POST"),
+        ("/v2/document", send_document, "POST"),
+        ("/v2/document/{id}", document_state, "POST"),
+        ("/v2/document/{id}", document_state, "GET"),
+        ("/v2/document/{id}/result", document_result, "POST"),
+        ("/v2/document/{id}/result", document_result, "GET"),
         ("/v2/languages", languages, "GET"),
         ("/v2/languages", languages, "POST"),
         ("/v2/usage", usage, "GET"),
@@ -153,6 +176,52 @@ def _names(fields: Mapping[str, Any], name: str) -> frozenset[str]:
     """Return names of elements: a list in JSON, joined by commas in forms."""
     values = texts_of(fields, name) or []
     return frozenset(each.strip() for value in values for each in value.split(",") if each.strip())
+
+
+# Documents
+
+
+def _document_options(form: FormData) -> DocumentOptions:
+    fields = {name: value for name, value in form.items() if isinstance(value, str)}
+    if fields.get("glossary_id"):
+        raise UsageError("Glossary not found", hint="this server keeps no glossaries")
+    file = form["file"]
+    name = fields.get("filename") or ("" if isinstance(file, str) else file.filename or "")
+    suffix = PurePath(name).suffix.lstrip(".").lower()
+    wanted = fields.get("output_format", "").lower()
+    if wanted and wanted != suffix:
+        raise UsageError("Value for 'output_format' not supported.", hint="documents keep their format")
+    return DocumentOptions(Languages(_tag(fields, "source_lang"), _tag(fields, "target_lang") or ""))
+
+
+async def _document(context: ServerContext, http: Request) -> DocumentJob:
+    job = job_of(context, http)
+    fields = await read_fields(http, context.limits)
+    if text_of(fields, "document_key") != job.id:
+        raise UsageError("Document not found", hint="the `document_key` is missing or wrong")
+    return job
+
+
+def _document_state(job: DocumentJob) -> dict[str, object]:
+    if job.state == "failed":
+        message = job.error.message if job.error else "the document failed"
+        return {"document_id": job.id, "status": "error", "error_message": message}
+    if job.state == "done":
+        parts = f"{job.n_failed} parts kept their source text"
+        notes = {"error_message": parts} if job.n_failed else {}
+        return {"document_id": job.id, "status": "done", "billed_characters": job.characters, **notes}
+    if job.n_units is None:
+        return {"document_id": job.id, "status": "queued"}
+    return {"document_id": job.id, "status": "translating", "seconds_remaining": math.ceil(job.eta_s or 1)}
+
+
+def _document_result(context: ServerContext, job: DocumentJob) -> Response:
+    """Give the document once, as DeepL does."""
+    if job.result is None:
+        return error_response(UsageError("Document is not ready", hint="ask for its status").report(), 503)
+    context.documents.forget(job)
+    disposition = f"attachment; filename*=UTF-8''{quote(job.name)}"
+    return Response(job.result, media_type="application/octet-stream", headers={"Content-Disposition": disposition})
 
 
 def _asks_targets(fields: Mapping[str, Any]) -> bool:

@@ -6,25 +6,36 @@ import asyncio
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
+from urllib.parse import quote
 
-from starlette.requests import Request
+from starlette.datastructures import FormData
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
+from hymt_local.document_jobs.events import DocumentOptions
+from hymt_local.documents.base import Languages
+from hymt_local.documents.registry import FORMATS
 from hymt_local.errors import ErrorReport, ForbiddenError, LanguageError, UsageError
 from hymt_local.language import get_language
 from hymt_local.server.codes import Codes
-from hymt_local.server.context import ServerContext
+from hymt_local.server.context import ServerContext, while_connected
 from hymt_local.server.dialect import Credentials
+from hymt_local.server.document_routes import job_of, receive_document
+from hymt_local.server.documents import DocumentJob
 from hymt_local.server.fields import fields_in, read_fields, text_of, texts_of
 from hymt_local.server.native import json_response
 from hymt_local.server.tagged_text import HTML_RULES
 from hymt_local.server.texts import Translated, Wish, translate_texts
+from hymt_local.translation_job import error_of
 
 NAME = "libretranslate"
 PREFIX = "/libretranslate"
-PATHS = ("/languages", "/frontend/settings", "/suggest", "/translate_file", f"{PREFIX}/")
-BODY_TOKEN_PATHS = ("/suggest", f"{PREFIX}/translate", f"{PREFIX}/detect", f"{PREFIX}/suggest")
+PATHS = ("/languages", "/frontend/settings", "/suggest", "/translate_file", "/download_file/", f"{PREFIX}/")
+BODY_TOKEN_PATHS = (
+    *("/languages", "/suggest", f"{PREFIX}/languages"),
+    *(f"{PREFIX}/translate", f"{PREFIX}/detect", f"{PREFIX}/suggest"),
+)
 CODES = Codes(accepted={"zt": "zh-Hant", "pb": "pt"}, answered={"zh": "zh-Hans"})
 FRONTEND_TIMEOUT_MS = 500
 
@@ -51,10 +62,16 @@ def routes(context: ServerContext) -> Sequence[BaseRoute]:
         return json_response(await asyncio.to_thread(_languages, context))
 
     async def settings(_: Request) -> Response:
-        return json_response(_frontend_settings(context))
+        return json_response(_frontend_settings())
 
     async def suggest(_: Request) -> Response:
         raise ForbiddenError("suggestions are not enabled on this server", hint="")
+
+    async def translate_file(http: Request) -> Response:
+        return await _translate_file(context, http)
+
+    async def download(http: Request) -> Response:
+        return _download(job_of(context, http))
 
     async def translate_here(http: Request) -> Response:
         return await translate(context, http, await read_fields(http, context.limits))
@@ -69,6 +86,8 @@ def routes(context: ServerContext) -> Sequence[BaseRoute]:
             ("GET", "/languages", languages),
             ("GET", "/frontend/settings", settings),
             ("POST", "/suggest", suggest),
+            ("POST", "/translate_file", translate_file),
+            ("GET", "/download_file/{id}/{name}", download),
         )
     ]
     return [
@@ -108,6 +127,35 @@ async def detect(context: ServerContext, http: Request, fields: Mapping[str, Any
     found = await asyncio.to_thread(context.detector.candidates, text)
     candidates = [{"confidence": _percent(each.confidence), "language": CODES.code(each.tag)} for each in found]
     return json_response(candidates or [{"confidence": 0, "language": "en"}])
+
+
+async def _translate_file(context: ServerContext, http: Request) -> Response:
+    """Wait for a document; the answer says where it lies. One whose client goes away is forgotten."""
+    job = await receive_document(context, http, options_of=_document_options)
+    try:
+        await while_connected(http, job.ended.wait())
+    except ClientDisconnect:
+        context.documents.forget(job)
+        raise
+    if job.error is not None:
+        context.documents.forget(job)
+        raise error_of(job.error)
+    prefix = PREFIX if http.url.path.startswith(f"{PREFIX}/") else ""
+    address = f"{http.url.scheme}://{http.headers['host']}{prefix}/download_file/{job.id}/{quote(job.name)}"
+    notes = {"warning": f"{job.n_failed} parts kept their source text"} if job.n_failed else {}
+    return json_response({"translatedFileUrl": address, **notes})
+
+
+def _document_options(form: FormData) -> DocumentOptions:
+    fields = {name: value for name, value in form.items() if isinstance(value, str)}
+    return DocumentOptions(Languages(_tag(fields, "source", CODES.source_tag), _target(fields)))
+
+
+def _download(job: DocumentJob) -> Response:
+    if job.result is None:
+        raise UsageError("the document is not translated yet")
+    disposition = f"attachment; filename*=UTF-8''{quote(job.name)}"
+    return Response(job.result, media_type="application/octet-stream", headers={"Content-Disposition": disposition})
 
 
 def _text_of(report: ErrorReport) -> str:
@@ -175,15 +223,15 @@ def _languages(context: ServerContext) -> list[dict[str, object]]:
     ]
 
 
-def _frontend_settings(context: ServerContext) -> dict[str, object]:
+def _frontend_settings() -> dict[str, object]:
     return {
         "charLimit": -1,
         "frontendTimeout": FRONTEND_TIMEOUT_MS,
         "apiKeys": True,
         "keyRequired": True,
         "suggestions": False,
-        "filesTranslation": False,
-        "supportedFilesFormat": [],
+        "filesTranslation": True,
+        "supportedFilesFormat": [extension for each in FORMATS for extension in each.extensions],
         "language": {
             "source": {"code": "auto", "name": "Auto Detect"},
             "target": {"code": "en", "name": "English"},

@@ -16,9 +16,9 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
 from hymt_local.errors import ErrorReport, HymtError, ModelNotFoundError, UsageError
-from hymt_local.events import Event, Failed, Finished, ModelLoading, Started, TranslationRequest
+from hymt_local.events import Event, Failed, Finished, SegmentDone, Started, TextDelta, TranslationRequest
 from hymt_local.server.codes import Codes
-from hymt_local.server.context import ServerContext, read_json, while_connected
+from hymt_local.server.context import ServerContext, client_of, read_json, while_connected
 from hymt_local.server.dialect import Credentials
 from hymt_local.server.flights import Flight
 from hymt_local.server.native import json_response
@@ -33,7 +33,7 @@ PREFIXES = ("/v1", "", "/openai", "/openai/v1")
 PATHS = tuple(f"{prefix}/{name}" for prefix in PREFIXES for name in ("chat/completions", "completions", "models/"))
 BODY_TOKEN_PATHS: tuple[str, ...] = ()
 CODES = Codes(answered={"zh": "zh-CN", "zh-Hant": "zh-TW"})
-PATIENCE_S = 5.0
+PATIENCE_S = 10.0
 """A failure within this time of a stream's request gets a status of its own."""
 _STOP = "stop"
 
@@ -207,6 +207,7 @@ def _segment_job(messages: Sequence[Message]) -> SegmentJob | None:
 async def _stream(context: ServerContext, http: Request, request: TranslationRequest, chunks: _Chunks) -> Response:
     context.check_size(http, [request])
     async with AsyncExitStack() as stack:
+        stack.callback(context.line.enter(client_of(http)))
         flight = await stack.enter_async_context(context.flights.board(request))
         await while_connected(http, _until_sure(flight))
         if isinstance(flight.last, Failed):
@@ -218,10 +219,14 @@ async def _until_sure(flight: Flight) -> None:
     """Wait until there is text, or the end, or too much time has passed."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_S
     n_seen = 0
-    while all(isinstance(event, ModelLoading | Started) for event in flight.events[n_seen:]):
+    while not any(map(_is_text, flight.events[n_seen:])) and flight.last is None:
         n_seen = len(flight.events)
         if not await flight.grows(n_seen, timeout_s=max(0.0, deadline - asyncio.get_running_loop().time())):
             return
+
+
+def _is_text(event: Event) -> bool:
+    return isinstance(event, TextDelta) or (isinstance(event, SegmentDone) and event.error is None)
 
 
 def _installed(context: ServerContext, name: str | None) -> str | None:

@@ -74,6 +74,7 @@ export class Picker {
     const steps = { ArrowDown: 1, ArrowUp: -1, PageDown: 8, PageUp: -8 };
     if (event.key in steps) this.#mark(this.#current + steps[event.key]);
     else if (event.key === "Enter" && !event.isComposing) this.#take(this.#rows[this.#current]);
+    else if (event.key === "Escape" && !event.isComposing) this.#dialog.close();  // browsers clear the field first
     else return;
     event.preventDefault();
   }
