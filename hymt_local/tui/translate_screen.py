@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import fields
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -99,6 +98,8 @@ class TranslateScreen(ViewScreen):
         """What is to be known besides the runs: an offer or a download."""
         self._is_target_current = False
         self._is_second_try = False
+        self._draft = ""
+        """The last translation, while it was made into the same language by the same model: the next may begin so."""
 
     def compose_view(self) -> ComposeResult:
         """Lay out languages and panes."""
@@ -225,6 +226,7 @@ class TranslateScreen(ViewScreen):
         source = self._source.text
         self._stop_run()
         self._forget_passages()
+        self._draft = ""
         self._show_languages()
         if translation:
             self._rewrite_source(translation)
@@ -402,6 +404,7 @@ class TranslateScreen(ViewScreen):
         self._silence_alarm()
         self._stop_run()
         self._state = RunState()
+        self._draft = ""
         self._mark_target(is_current=False)
         self._show_status()
         self._translate_live()
@@ -441,7 +444,7 @@ class TranslateScreen(ViewScreen):
             priority=Priority.INTERACTIVE,
             sampling=sampling if settings.temperature else None,
             use_cache=settings.cache and not is_fresh,
-            **_draft(self._target.shown),
+            draft=self._draft or None,
         )
 
     def _request_of_shown(self) -> TranslationRequest | None:
@@ -478,6 +481,7 @@ class TranslateScreen(ViewScreen):
             has_turned = self._direction.learn(event.source_lang, event.detected_confidence)
             self._show_languages()
             if has_turned:
+                self._draft = ""
                 self._start_run()
 
     def run_grew(self, run: Run) -> None:
@@ -499,6 +503,7 @@ class TranslateScreen(ViewScreen):
             )
             self._mark_target(is_current=run.request.text == self._source.text)
             self._passages = tuple(transcript.passages())
+            self._draft = transcript.text
             if run.state.origin is Origin.MODEL:
                 self._pause.observe(run.state.elapsed_s)
                 self._look_at_memory()
@@ -553,6 +558,7 @@ class TranslateScreen(ViewScreen):
         """Nothing is left of the text: neither its translation nor its language."""
         self._target.show("")
         self._direction.forget()
+        self._draft = ""
         self._state = RunState()
         self._forget_passages()
         self._show_languages()
@@ -671,9 +677,3 @@ def copied_notice(report: CopyReport, wording: Wording) -> Notice:
     how = wording("copied.tool", tool=report.tool) if report.tool else wording("copied.terminal")
     where = wording("copied.file", file=report.file) if report.file else wording("copied.no_file", error=report.error)
     return Notice(how, hint=sanitize(where))
-
-
-def _draft(translation: str) -> dict[str, Any]:
-    """Return the former translation as the field that lets the engine start from it, where requests have one."""
-    has_field = any(field.name == "draft" for field in fields(TranslationRequest))
-    return {"draft": translation} if has_field and translation else {}

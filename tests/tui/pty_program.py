@@ -65,6 +65,11 @@ class Program:
             if select.select([self._master], [], [], remaining_s)[0]:
                 self.written += os.read(self._master, 65536)
 
+    def read_some(self, timeout_s: float) -> None:
+        """Read what is there, or comes soon."""
+        if select.select([self._master], [], [], timeout_s)[0]:
+            self.written += os.read(self._master, 65536)
+
     def wait(self) -> int:
         """Read to the end and return the exit status."""
         try:
