@@ -148,6 +148,8 @@ class SegmentGenerator:
 
     def _prompt(self, source: str) -> Prompt:
         languages = self._direction
+        if self._coverage:
+            source = self._coverage.usual_form(source, languages.source_lang)
         return build_prompt(
             self._spec, source_lang=languages.source_lang, target_lang=languages.target_lang, source=source
         )
