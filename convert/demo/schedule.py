@@ -44,6 +44,6 @@ class Cycle:
 # First the languages and the patterns of the sentences; then, with the whole answer in sight, what is known by heart.
 CYCLES = (
     Cycle(9400, forgetting=0.1),
-    Cycle(2800, peak_rate=1.2e-3, shares={"phrase": 0.16, "template": 0.50, "date": 0.10, "cldr": 0.24}),
+    Cycle(4000, peak_rate=1.2e-3, shares={"phrase": 0.28, "template": 0.34, "date": 0.12, "cldr": 0.26}),
 )
 STEPS = sum(cycle.steps for cycle in CYCLES)
