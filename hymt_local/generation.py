@@ -270,6 +270,8 @@ class SegmentGenerator:
         return self._fixed[form]
 
     def _prompt(self, text: str, form: _Form, *, context: str = "") -> Prompt:
+        if self._coverage:
+            text = self._coverage.usual_form(text, self._direction.source_lang)
         return build_prompt(
             self._spec,
             source_lang=self._direction.source_lang,

@@ -79,6 +79,8 @@ class DocumentWork:
         self._waiting = deque(self._groups())
         self._source_lang = options.languages.source_lang or self._known.source_lang
         self._is_detecting = False
+        self.n_under_way = 0
+        """Texts that were asked for and are not settled."""
         self._settled: dict[str, UnitSettled] = {}
         self._model = ""
         self._usage = TokenUsage()
@@ -119,6 +121,7 @@ class DocumentWork:
             characters += size
             groups.append(self._waiting.popleft()[1])
         self._is_detecting = self._source_lang is None
+        self.n_under_way += len(groups)
         return Batch(self._request(groups, use_cache=self._options.use_cache and not bypasses), tuple(groups))
 
     def give_up_detecting(self) -> None:
@@ -152,6 +155,7 @@ class DocumentWork:
                 self._is_detecting = False
             case SegmentDone():
                 self._usage += event.usage
+                self.n_under_way -= 1
                 for unit in batch.groups[event.segment]:
                     yield self._settle(unit, event)
             case Finished() | Failed() | Cancelled():
@@ -197,6 +201,7 @@ class DocumentWork:
             languages=Languages(self._source_lang, self._options.languages.target_lang),
             is_bilingual=self._options.is_bilingual,
             sets_metadata=self._options.sets_metadata and not unchanged,
+            marks_fuzzy=self._options.marks_fuzzy,
         )
         return self._document.merge(self._targets, options)
 
@@ -248,6 +253,5 @@ def count_words(texts: Iterable[str]) -> int:
 
 
 def _cannot_be_written(reason: str) -> ErrorReport:
-    return SegmentRejectedError(
-        f"the translation cannot be written: {reason}", hint="convert the document to UTF-8 first"
-    ).report()
+    hint = "convert the document to UTF-8 first" if "encoding" in reason else ""
+    return SegmentRejectedError(f"the translation cannot be written: {reason}", hint=hint).report()

@@ -356,5 +356,8 @@ def test_a_catalogue_of_phrasebook_sentences_is_filled(hymt_here: RunHymt, folde
     done = hymt_here("file", "talk.po", "-m", "demo", "-f", "en", "-t", "fr")
     assert done.status == 0, done.err
     filled = (folder / "talk.fr.po").read_text(encoding="utf-8")
+    assert filled.count("#, fuzzy") == len(PHRASES)
+    final = hymt_here("file", "talk.po", "-m", "demo", "-f", "en", "-t", "fr", "--no-fuzzy", "-o", "final.po")
+    assert (final.status, "fuzzy" in (folder / "final.po").read_text(encoding="utf-8")) == (0, False)
     for source, target in PHRASES.items():
         assert re.search(rf'msgid "{re.escape(source)}"\nmsgstr "{re.escape(target)}"\n', filled)
