@@ -8,12 +8,11 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, BinaryIO
 
 import msgspec
@@ -225,6 +224,8 @@ def start_server(paths: Paths, environ: Mapping[str, str]) -> ServerFile:
     Raises:
         ServerError: it does not start.
     """
+    import subprocess  # only here: the shell's path does without
+
     old = find_server(paths)
     if old is not None and old.version != __version__:
         stop_server(paths, old)
@@ -434,19 +435,8 @@ def _encoded(request: TranslationRequest) -> bytes:
     Raises:
         InputEncodingError: the text holds half a character.
     """
-    body: dict[str, Any] = {
-        "text": request.text,
-        "target_lang": request.target_lang,
-        "source_lang": request.source_lang,
-        "model": request.model,
-        "priority": request.priority.name.lower(),
-        "use_cache": request.use_cache,
-        "stream": True,
-    }
-    if request.sampling is not None:
-        body["sampling"] = request.sampling
-    if request.units:
-        body["units"] = request.units
+    body: dict[str, Any] = {each.name: getattr(request, each.name) for each in fields(request)}
+    body |= {"priority": request.priority.name.lower(), "stream": True}
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError as error:

@@ -69,6 +69,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     temperature: Annotated[float, msgspec.Meta(ge=0.0, le=2.0, description="0 is greedy and repeatable")] = 0.0
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="seed when temperature is above 0")] = 0
     cache: Annotated[bool, msgspec.Meta(description="remember verified translations in the phrase cache")] = True
+    pivot: Annotated[
+        Literal["off", "auto", "zh"],
+        msgspec.Meta(description="translate through Chinese; auto: from or into a minority language of China"),
+    ] = "off"
     live: Annotated[bool, msgspec.Meta(description="terminal UI: translate while typing")] = True
     live_pause_ms: Annotated[
         int, msgspec.Meta(ge=50, le=10_000, description="terminal UI: pause before a live translation, milliseconds")
@@ -90,11 +94,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         int, msgspec.Meta(ge=1, le=10_000, description="server: translations under way or waiting, of all clients")
     ] = 64
     server_hosts: Annotated[
-        tuple[str, ...], msgspec.Meta(description="server: names it answers to besides localhost")
-    ] = ()
+        str, msgspec.Meta(description="server: names it answers to besides localhost, separated by commas")
+    ] = ""
     server_origins: Annotated[
-        tuple[str, ...], msgspec.Meta(description="server: origins of pages that may use it, http://HOST:PORT")
-    ] = ()
+        str,
+        msgspec.Meta(description="server: origins of pages that may use it (http://HOST:PORT), separated by commas"),
+    ] = ""
     second_target: Annotated[
         str | None, msgspec.Meta(description="terminal UI: target when the text is in the target language already")
     ] = None

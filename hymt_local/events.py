@@ -45,6 +45,16 @@ class SamplingParams:
     seed: int = 0
 
 
+class Pivot(StrEnum):
+    """Whether a translation goes through Chinese, which is the language that the models know best."""
+
+    OFF = "off"
+    AUTO = "auto"
+    """Where it is likely to help: from or into a minority language of China, when the other one is not Chinese."""
+    ZH = "zh"
+    """Whenever neither language is Chinese."""
+
+
 @dataclass(frozen=True, slots=True)
 class TranslationRequest:
     """One text to translate.
@@ -65,6 +75,11 @@ class TranslationRequest:
     units: tuple[UnitText, ...] = ()
     """Units of a document, instead of `text`, which is empty then: each is one segment, in this order, and
     `Finished.text` is empty. A few hundred at a time share one batch."""
+    protect: tuple[str, ...] = ()
+    """Names and terms that stay as they are: whole words, in exactly this spelling."""
+    draft: str | None = None
+    """What the translation of `text` probably is, line for line: it saves time where it is right, and no more."""
+    pivot: Pivot = Pivot.OFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +104,8 @@ class Started:
     n_segments: int
     segments: tuple[Segment, ...] = ()
     """All segments in order: front ends put streamed text between each one's `lead` and `trail`."""
+    pivot_lang: str | None = None
+    """The language that the translation goes through."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +179,8 @@ class Finished:
     elapsed_s: float
     failed: tuple[SegmentDone, ...] = field(default=())
     """Segments that stayed source text; not empty means exit status 1."""
+    pivot_lang: str | None = None
+    """The language that the translation went through."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ from hymt_local.engine.base import (
 from hymt_local.engine.utf8 import Utf8Stream
 from hymt_local.errors import ContextOverflowError, DecodeError, HymtError, NotCoveredError, SegmentRejectedError
 from hymt_local.events import Event, Priority, PromptProgress, SamplingParams, TextDelta, TokenUsage
+from hymt_local.planning import shown
 from hymt_local.prompts import (
     Context,
     Delimiters,
@@ -42,6 +43,7 @@ from hymt_local.protect import (
     MaskFault,
     MaskStream,
     SourceText,
+    can_keep,
     protect,
     restore,
     split_at_tokens,
@@ -74,7 +76,6 @@ _MARKS_AROUND = re.compile(
     r"([\s,;:)\]}»”’\"'–—/|·•*_=+>，、；：）」』】-]*)(.*?)([\s,;:(\[{«“‘\"'–—/|·•*_=+<，、；：（「『【-]*)", re.DOTALL
 )
 _ENVELOPE = re.compile(r"\s*<target>(.*?)</target>\s*", re.DOTALL)
-_SHOWN_CHARACTERS = 60
 _RETRIED_HINT = "the source text was kept; translate this part again, alone or with another model"
 _COVERAGE_HINT = "`hymt models pull` fetches a real model that suits this machine; `hymt models list` shows all"
 
@@ -161,11 +162,6 @@ class Answer:
 def not_covered(text: str) -> NotCoveredError:
     """Return the refusal of a text (or the part of it) outside a demo model's closed domain."""
     return NotCoveredError(f"the demo phrasebook does not cover {shown(text)!r}", hint=_COVERAGE_HINT)
-
-
-def shown(text: str) -> str:
-    """Return the beginning of a text for a one-line message."""
-    return text if len(text) <= _SHOWN_CHARACTERS else text[: _SHOWN_CHARACTERS - 1] + "…"
 
 
 class SegmentGenerator:
@@ -594,6 +590,8 @@ def mask_families(spec: ModelSpec, source: SourceText) -> tuple[MaskFamily, ...]
         return (MaskFamily.XML, MaskFamily.SPLIT)
     first = MaskFamily.TAGS if has_task(spec, Formatted.name) else MaskFamily.XML
     has_pairs = any(token.kind is not TokenKind.ATOMIC for token in source.tokens)
+    if not can_keep(source):
+        return (first, MaskFamily.SPLIT)
     order = (first, MaskFamily.KEEP) if has_pairs else (MaskFamily.KEEP, first)
     return (*order, MaskFamily.SPLIT)
 

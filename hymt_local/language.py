@@ -74,6 +74,8 @@ LANGUAGES: tuple[Language, ...] = (
 )
 
 _CHINESE_TAGS = frozenset({"zh", "zh-Hant", "yue"})
+_STANDARD_CHINESE = frozenset({"zh", "zh-Hant"})
+_TAUGHT_THROUGH_CHINESE = frozenset({"bo", "ug", "kk", "mn", "yue"})
 _SHOWN_CHARACTERS = 60
 _LIST_HINT = "`hymt languages` lists them"
 
@@ -140,6 +142,20 @@ def get_language(tag: str) -> Language:
 def is_chinese(tag: str) -> bool:
     """Tell whether the model cards count `tag` as Chinese: the Chinese prompt is used for it."""
     return tag in _CHINESE_TAGS
+
+
+def gains_from_pivot(source_lang: str, target_lang: str) -> bool:
+    """Tell whether a translation through Chinese may be better than a direct one.
+
+    The models were trained on pairs of Chinese with these languages, not on pairs of these with others.
+    """
+    tags = {source_lang, target_lang}
+    return bool(tags & _TAUGHT_THROUGH_CHINESE) and not tags & _STANDARD_CHINESE and not tags <= _CHINESE_TAGS
+
+
+def can_pivot(source_lang: str, target_lang: str) -> bool:
+    """Tell whether there is a way through Chinese at all: neither language is Chinese itself."""
+    return source_lang != target_lang and not {source_lang, target_lang} & _STANDARD_CHINESE
 
 
 def match_language(text: str, *, supported: Sequence[str] | None = None) -> str:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
 from hymt_local.literals import Literal, find_literals
-from hymt_local.scripts import UNSPACED_SCRIPTS, script_of, whole_word
+from hymt_local.scripts import is_spaced, whole_word
 from hymt_local.segment import ProtectedSpan, Span, TokenGroup, TokenKind, UnitText
 
 _UNMASKED_KINDS = frozenset({"entity"})
@@ -102,6 +102,8 @@ class Masked:
     name: str = ""
     """What the masks are called; it does not occur in the source."""
     groups: frozenset[TokenGroup] = _PLAIN_GROUPS
+    between: tuple[str, ...] = ()
+    """The source's texts before, between and after the tokens."""
 
     def mask(self, index: int) -> str:
         """Return how one token looks to the model."""
@@ -145,10 +147,10 @@ def tokens_of(unit: UnitText, *, words: Sequence[str] = ()) -> tuple[ProtectedSp
         unit: Its own spans win where others overlap them.
         words: Names and terms that stay as they are, longest first; matched exactly, as whole words.
     """
-    found = _paired([literal for literal in find_literals(unit.text, unit.groups) if _is_protected(literal)])
+    found = _paired(_literals_between(unit.text, unit.protected, unit.groups))
     spans = [*found, *_found_words(unit.text, words)] if words else found
     if not unit.protected:
-        return tuple(spans) if not words else tuple(_without_overlaps(spans))
+        return tuple(_without_overlaps(spans)) if words else tuple(spans)
     return tuple(_without_overlaps([*unit.protected, *spans], first=len(unit.protected)))
 
 
@@ -164,16 +166,28 @@ def protect(source: SourceText, *, family: MaskFamily) -> Masked:
     core = text[start:end]
     spans = _merged(inner)
     parts = [_token(text, span, start, end) for span in spans]
-    masked = Masked(core, text[:start], text[end:], tuple(parts), family, groups=source.groups)
+    edges = [start, *(edge for span in spans for edge in (span.span.start, span.span.end)), end]
+    between = tuple(text[edges[i] : edges[i + 1]] for i in range(0, len(edges), 2))
+    masked = Masked(core, text[:start], text[end:], tuple(parts), family, groups=source.groups, between=between)
     if family is MaskFamily.KEEP or not parts:
         return masked
     masked = replace(masked, name=_free_name(core, family))
-    pieces: list[str] = []
-    position = start
-    for index, span in enumerate(spans):
-        pieces += (text[position : span.span.start], masked.mask(index))
-        position = span.span.end
-    return replace(masked, text="".join([*pieces, text[position:end]]))
+    masks = [*map(masked.mask, range(len(parts))), ""]
+    return replace(masked, text="".join(part for pair in zip(between, masks, strict=True) for part in pair))
+
+
+def can_keep(source: SourceText) -> bool:
+    """Tell whether the protected parts can be told from the rest without masks: none occurs unprotected as well."""
+    masked = protect(source, family=MaskFamily.KEEP)
+    if not masked.tokens:
+        return True
+    found = [match.start() for match in _alternatives(masked.tokens).finditer(masked.text)]
+    starts: list[int] = []
+    position = 0
+    for text, token in zip(masked.between, masked.tokens, strict=False):
+        starts.append(position + len(text))
+        position += len(text) + len(token.text)
+    return found == starts
 
 
 def restore(masked: Masked, answer: str) -> Restored | MaskFault:
@@ -230,6 +244,25 @@ class MaskStream:
         return "".join(part for pair in zip(texts, [*tokens, ""], strict=True) for part in pair)
 
 
+def carried_over(source: SourceText, text: str) -> SourceText | None:
+    """Return a restored translation as a source of its own, with the same protected spans at their new places.
+
+    Args:
+        source: What was translated.
+        text: Its translation, every protected part in it.
+
+    Returns:
+        None when a protected part cannot be told from other text.
+    """
+    wanted = [_token(source.text, span, 0, len(source.text)) for span in source.tokens]
+    masked = Masked(source.text, "", "", tuple(wanted), MaskFamily.KEEP)
+    found = list(_kept_tokens(masked, text)) if wanted else []
+    if Counter(index for index, _ in found) != Counter(range(len(wanted))):
+        return None
+    spans = [ProtectedSpan(span, wanted[index].kind, wanted[index].pair) for index, span in found]
+    return SourceText(text, tuple(spans), source.groups)
+
+
 @dataclass(frozen=True, slots=True)
 class Piece:
     """A part of a text that was split at its tokens."""
@@ -256,6 +289,20 @@ def without_tokens(text: str, tokens: Sequence[ProtectedSpan]) -> str:
 
 
 # Finding
+
+
+def _literals_between(text: str, given: Sequence[ProtectedSpan], groups: frozenset[TokenGroup]) -> list[Literal]:
+    """Find what the grammar knows in each text between the given spans, as if it stood alone."""
+    found: list[Literal] = []
+    position = 0
+    for end, after in [*((token.span.start, token.span.end) for token in given), (len(text), len(text))]:
+        part = text[position:end] if position or end < len(text) else text
+        for literal in find_literals(part, groups) if part else ():
+            if _is_protected(literal):
+                span = Span(literal.span.start + position, literal.span.end + position)
+                found.append(Literal(literal.kind, literal.text, span))
+        position = after
+    return found
 
 
 def _is_protected(literal: Literal) -> bool:
@@ -454,7 +501,7 @@ def _kept_tokens(masked: Masked, answer: str) -> Iterator[tuple[int, Span]]:
     waiting: dict[str, list[int]] = {}
     for index, token in enumerate(masked.tokens):
         waiting.setdefault(token.text, []).append(index)
-    found = [(match.group(), Span(*match.span())) for match in _alternatives(waiting).finditer(answer)]
+    found = [(match.group(), Span(*match.span())) for match in _alternatives(masked.tokens).finditer(answer)]
     counts = Counter(text for text, _ in found)
     missing = [text for text, places in waiting.items() if counts[text] < len(places)]
     if missing:
@@ -464,8 +511,16 @@ def _kept_tokens(masked: Masked, answer: str) -> Iterator[tuple[int, Span]]:
         yield (places.pop(0) if len(places) > 1 else places[0]), span
 
 
-def _alternatives(texts: Iterable[str]) -> re.Pattern[str]:
-    return re.compile("|".join(_as_whole_word(text) for text in sorted(texts, key=len, reverse=True)))
+def _alternatives(tokens: Sequence[Token]) -> re.Pattern[str]:
+    """Match any of the tokens, as a whole word where it is one in the source."""
+    edges: dict[str, tuple[str, str]] = {}
+    for token in tokens:
+        first = " " if not token.before and is_spaced(token.left) else token.text[0]
+        last = " " if not token.after and is_spaced(token.right) else token.text[-1]
+        known = edges.get(token.text, (first, last))
+        edges[token.text] = (min(known[0], first), min(known[1], last))
+    ordered = sorted(edges, key=len, reverse=True)
+    return re.compile("|".join(whole_word(re.escape(t), first=edges[t][0], last=edges[t][1]) for t in ordered))
 
 
 def _bent(answer: str, missing: Sequence[str], taken: Sequence[Span]) -> Iterator[tuple[str, Span]]:
@@ -563,8 +618,15 @@ def _invented(masked: Masked, texts: Sequence[str]) -> MaskFault | None:
     rest = "\n".join(texts)
     if masked.name and re.search(rf"[<＜〈]\s*[/／]?\s*{_any_width(masked.name)}(?:\d|[iｉI]|[>＞〉])", rest):
         return MaskFault("the answer has a mask that stands for nothing")
-    added = [literal.text for literal in find_literals(rest, masked.groups) if _is_protected(literal)]
+    found = _unprotected(texts, masked.groups)
+    added = found - _unprotected(masked.between, masked.groups) if found else found
     return MaskFault(f"placeholders, tags, addresses or code differ: added {', '.join(added)}") if added else None
+
+
+def _unprotected(texts: Sequence[str], groups: frozenset[TokenGroup]) -> Counter[str]:
+    return Counter(
+        literal.text for text in texts for literal in find_literals(text, groups) if text and _is_protected(literal)
+    )
 
 
 def _respaced(texts: Sequence[str], tokens: Sequence[Token]) -> list[str]:
@@ -616,5 +678,5 @@ def _space(token: Token, found: str, beside: str, *, recorded: str, neighbour: s
     if found and recorded:
         return recorded
     if recorded:  # lost: a letter of a script with spaces would run into the token
-        return recorded if beside.isalnum() and script_of(beside) not in UNSPACED_SCRIPTS else found
+        return recorded if is_spaced(beside) else found
     return "" if beside and beside == neighbour and not beside.isalnum() else found

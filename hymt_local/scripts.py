@@ -50,12 +50,13 @@ def whole_word(pattern: str, *, first: str, last: str) -> str:
         first: The first character of what it matches; a sign, or a letter of a script without spaces, needs no edge.
         last: The last one.
     """
-    before = rf"(?<![^\W{_UNSPACED}])" if _needs_edge(first) else ""
-    after = rf"(?![^\W{_UNSPACED}])" if _needs_edge(last) else ""
+    before = rf"(?<![^\W{_UNSPACED}])" if is_spaced(first) else ""
+    after = rf"(?![^\W{_UNSPACED}])" if is_spaced(last) else ""
     return f"{before}{pattern}{after}"
 
 
-def _needs_edge(character: str) -> bool:
+def is_spaced(character: str) -> bool:
+    """Tell whether a character is a letter or digit of a script that puts spaces between words."""
     return character.isalnum() and script_of(character) not in UNSPACED_SCRIPTS
 
 

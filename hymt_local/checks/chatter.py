@@ -84,7 +84,7 @@ def check_gloss(pair: Pair) -> Iterator[Finding]:
     for match in _GLOSS.finditer(pair.target):
         inside = match[1].strip().casefold()
         is_copied = inside in source and f"({inside}" not in source and f"（{inside}" not in source
-        if is_copied and sum(map(str.islower, match[1])) >= _GLOSS_LETTERS:
+        if is_copied and match[1][0].islower() and sum(map(str.islower, match[1])) >= _GLOSS_LETTERS:
             yield warning("gloss", f"words of the source stand in brackets: {inside!r}", span=Span(*match.span()))
             return
 

@@ -34,11 +34,13 @@ _SCALES = {
 }
 _SCALED = re.compile(r"(\d(?:[\d.,]*\d)?)\s?(" + "|".join(sorted(_SCALES, key=len, reverse=True)) + ")")
 _QUESTION_MARKS = frozenset("?？؟⁇")
-_DOUBLED = re.compile(r"\b([^\W\d_]{3,})\s+\1\b", re.IGNORECASE)
+_DOUBLED = re.compile(r"\b([^\W\d_]{4,})\s+\1\b", re.IGNORECASE)
 _REDUPLICATING = frozenset(
     {"vi", "id", "ms", "tl", "hi", "mr", "bn", "gu", "ta", "te", "ur", "km", "my", "th", "tr", "bo"}
 )
 """Languages in which a word is doubled on purpose."""
+_TWICE = frozenset({"vous", "nous"})
+"""Words that grammar may put twice."""
 _BRACKETS = {"(": ")", "（": "）", "[": "]", "［": "］", "【": "】", "「": "」", "『": "』", "《": "》"}
 
 
@@ -67,7 +69,8 @@ def check_doubled(pair: Pair) -> Iterator[Finding]:
     """Find a word that stands twice in a row, where its language does not do that."""
     if pair.target_lang in _REDUPLICATING or _DOUBLED.search(pair.source_words):
         return
-    if match := _DOUBLED.search(pair.target_words):
+    match = _DOUBLED.search(pair.target_words)
+    if match and match[1].lower() not in _TWICE:
         yield warning("doubled_word", f"{match[1]!r} stands twice", span=Span(*match.span()))
 
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 COMMANDS = {
     "translate": ("hymt_local.cli.translate", "Translate text (what `hymt TEXT` does)."),
     "file": ("hymt_local.cli.file", "Translate documents."),
+    "check": ("hymt_local.cli.check_bilingual", "Check existing translations."),
     "detect": ("hymt_local.cli.detect", "Say which language a text is in."),
     "languages": ("hymt_local.cli.languages", "List the languages of a model."),
     "models": ("hymt_local.cli.models", "List, fit, fetch, verify and remove models; choose the default."),

@@ -10,6 +10,7 @@ from typing import Any
 
 from hymt_local.errors import UsageError
 from hymt_local.sanitize import sanitize
+from hymt_local.segment import Finding
 
 
 def stdout_is_terminal() -> bool:
@@ -67,6 +68,17 @@ def _encoded(value: Any, *, indent: int | None) -> str:
         import json
 
         return json.dumps(value, indent=indent)
+
+
+def finding_object(finding: Finding) -> dict[str, Any]:
+    """Return a finding as `--json` shows it; `span` is `[start, end]` in code points of the target, or null."""
+    return {
+        "code": finding.code,
+        "severity": finding.severity.value,
+        "message": finding.message,
+        "remedy": finding.remedy,
+        "span": [finding.span.start, finding.span.end] if finding.span else None,
+    }
 
 
 def write_table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -27,12 +27,15 @@ from hymt_local.events import (
     Finished,
     LastEvent,
     ModelLoading,
+    Pivot,
     SamplingParams,
     SegmentDone,
     Started,
     TextDelta,
     TranslationRequest,
 )
+from hymt_local.language import gains_from_pivot
+from hymt_local.segment import Severity
 
 if TYPE_CHECKING:
     from hymt_local.cli.stream import TerminalStream
@@ -55,6 +58,21 @@ class Presentation:
     final_newline: bool
     """Arguments have no line end of their own, so the answer gets one; standard input is mirrored exactly."""
     byte_order_mark: bool = False
+    is_strict: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a job ended, and what the checks said on the way."""
+
+    last: LastEvent
+    segments: tuple[SegmentDone, ...]
+    """Those with findings, in the order of the text."""
+
+    @property
+    def has_findings(self) -> bool:
+        """Whether somebody should look at something."""
+        return any(finding.severity is not Severity.INFO for segment in self.segments for finding in segment.findings)
 
 
 @click.command(name="translate")
@@ -88,6 +106,16 @@ class Presentation:
     metavar="N",
     help="The same seed gives the same translation.  [default: 0]",
 )
+@click.option(
+    "--protect", "protected", multiple=True, metavar="WORD", help="Leave a name or term as it is; repeatable."
+)
+@click.option(
+    "--via",
+    "pivot",
+    type=click.Choice(["zh", "auto", "off"]),
+    help="Translate through Chinese; auto: from or into a minority language of China.  [default: off]",
+)
+@click.option("--strict", is_flag=True, help="Exit with status 1 for findings of the checks, too.")
 @click.option("--no-cache", is_flag=True, help="Do not use or fill the memory of past translations.")
 @click.option("-q", "--quiet", is_flag=True, help="No notes on standard error; errors still appear.")
 @click.pass_context
@@ -102,6 +130,9 @@ def translate_command(
     raw: bool,
     temperature: float | None,
     seed: int | None,
+    protected: tuple[str, ...],
+    pivot: str | None,
+    strict: bool,
     no_cache: bool,
     quiet: bool,
 ) -> int:
@@ -116,6 +147,7 @@ def translate_command(
         "target_lang": target_lang,
         "temperature": temperature,
         "seed": seed,
+        "pivot": pivot,
         "cache": False if no_cache else None,
     }
     app = open_application(os.environ, flags=flags)
@@ -129,8 +161,9 @@ def translate_command(
         quiet=quiet,
         final_newline=bool(text) or output.stdout_is_terminal(),
         byte_order_mark=source.startswith(BYTE_ORDER_MARK),
+        is_strict=strict,
     )
-    request = build_request(app, source.removeprefix(BYTE_ORDER_MARK))
+    request = replace(build_request(app, source.removeprefix(BYTE_ORDER_MARK)), protect=protected)
     return _translate(app, request, presentation=presentation)
 
 
@@ -162,6 +195,7 @@ def build_request(app: Application, text: str) -> TranslationRequest:
         model=app.model_for(text, source_lang=source_lang, target_lang=target_lang),
         sampling=sampling_of(app),
         use_cache=settings.cache,
+        pivot=Pivot(settings.pivot),
     )
 
 
@@ -219,31 +253,34 @@ def check_encoding(text: str) -> None:
 
 def _translate(app: Application, request: TranslationRequest, *, presentation: Presentation) -> int:
     with closing(app.open_service()) as service:
-        last = follow(service, request, presentation=presentation)
+        outcome = follow(service, request, presentation=presentation)
         if not presentation.quiet:
             for warning in service.warnings:
                 print_note(warning)
-        return _exit_status(last, request, presentation=presentation)
+        return _exit_status(outcome, request, presentation=presentation)
 
 
-def follow(service: Service, request: TranslationRequest, *, presentation: Presentation) -> LastEvent:
+def follow(service: Service, request: TranslationRequest, *, presentation: Presentation) -> Outcome:
     """Submit the request and show its events until the last; whatever ends this early cancels the job."""
     progress = ProgressLine()
     stream = _open_stream(presentation)
     last: LastEvent | None = None
+    flagged: list[SegmentDone] = []
     try:
         with service.submit(request) as job:
             for event in job:
                 if isinstance(event, LastEvent):
                     last = event
                 else:
+                    if isinstance(event, SegmentDone) and event.findings:
+                        flagged.append(event)
                     _show(event, progress, stream=stream, presentation=presentation)
     finally:
         progress.clear()
         if stream:
             stream.finish(is_complete=isinstance(last, Finished))
     assert last is not None, "a job ended without a last event"
-    return last
+    return Outcome(last, tuple(sorted(flagged, key=lambda segment: segment.segment)))
 
 
 def _open_stream(presentation: Presentation) -> TerminalStream | None:
@@ -258,6 +295,7 @@ def _show(event: Event, progress: ProgressLine, *, stream: TerminalStream | None
     match event:
         case Started():
             _note_demo(event, presentation)
+            _note_pivot(event, presentation)
         case ModelLoading(model=name, fraction=fraction) if stream is None or stream.is_at_line_start:
             progress.show(f"loading {name}", fraction)
         case TextDelta() | SegmentDone():
@@ -281,11 +319,21 @@ def _note_demo(event: Started, presentation: Presentation) -> None:
         print_note("the demo model answers: it knows its phrasebook only; `hymt models pull` fetches a real model")
 
 
-def _exit_status(last: LastEvent, request: TranslationRequest, *, presentation: Presentation) -> int:
-    match last:
-        case Finished():
-            _print_result(last, request, presentation=presentation)
-            return EXIT_SEGMENTS_FAILED if last.failed else EXIT_DONE
+def _note_pivot(event: Started, presentation: Presentation) -> None:
+    if presentation.quiet or event.model_kind != "translation":
+        return
+    if event.pivot_lang is not None:
+        print_note("translated through Chinese")
+    elif gains_from_pivot(event.source_lang, event.target_lang):
+        print_note("for these languages `--via zh` may be better: the models were trained on pairs with Chinese")
+
+
+def _exit_status(outcome: Outcome, request: TranslationRequest, *, presentation: Presentation) -> int:
+    match outcome.last:
+        case Finished() as last:
+            _print_result(last, outcome, request, presentation=presentation)
+            is_flagged = presentation.is_strict and outcome.has_findings
+            return EXIT_SEGMENTS_FAILED if last.failed or is_flagged else EXIT_DONE
         case Failed(error=report):
             from hymt_local.translation_job import error_of
 
@@ -294,9 +342,9 @@ def _exit_status(last: LastEvent, request: TranslationRequest, *, presentation: 
             raise CancelledError("interrupted")
 
 
-def _print_result(last: Finished, request: TranslationRequest, *, presentation: Presentation) -> None:
+def _print_result(last: Finished, outcome: Outcome, request: TranslationRequest, *, presentation: Presentation) -> None:
     if presentation.as_json:
-        output.write_json(as_json_object(last, request))
+        output.write_json(as_json_object(last, request) | {"findings": _finding_objects(outcome)})
         return
     if not presentation.stream:
         mark = BYTE_ORDER_MARK if presentation.byte_order_mark else ""
@@ -304,6 +352,29 @@ def _print_result(last: Finished, request: TranslationRequest, *, presentation: 
         output.write_text(f"{mark}{last.text}{end}", raw=presentation.raw)
     if last.failed:
         _print_failures(last)
+    if not presentation.quiet:
+        _print_findings(outcome)
+
+
+def _print_findings(outcome: Outcome) -> None:
+    found = [
+        (segment, finding)
+        for segment in outcome.segments
+        for finding in segment.findings
+        if segment.error is None and finding.severity is not Severity.INFO
+    ]
+    for segment, finding in found[:SHOWN_FAILURES]:
+        print_note(f"segment {segment.segment + 1}: {finding.message} [{finding.code}]")
+    if len(found) > SHOWN_FAILURES:
+        print_note(f"and {len(found) - SHOWN_FAILURES} more findings; `--json` shows all")
+
+
+def _finding_objects(outcome: Outcome) -> list[dict[str, Any]]:
+    return [
+        {"segment": segment.segment} | output.finding_object(finding)
+        for segment in outcome.segments
+        for finding in segment.findings
+    ]
 
 
 def _print_failures(last: Finished) -> None:
@@ -323,6 +394,7 @@ def as_json_object(last: Finished, request: TranslationRequest) -> dict[str, Any
         "model": last.model,
         "signature": last.signature,
         "origin": last.origin.value,
+        "pivot_lang": last.pivot_lang,
         "tokens": {
             "prompt": last.usage.prompt_tokens,
             "reused": last.usage.reused_tokens,

@@ -49,6 +49,12 @@ class ModelInfo:
     """Generations of one priority that are decoded together."""
     is_deterministic: bool = False
     """Every answer depends on prompt and sampling alone, to the last bit."""
+    threads: int = 0
+    kv_type: str = ""
+    build: str = ""
+    """The library that computes, and the instructions it uses."""
+    process_id: int = 0
+    """Of the process that holds the weights; 0 when there are none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,8 @@ TRIAL_TOKENS = 8
 """A generation that comes so far beyond the place of a crash, alone, was not its reason."""
 MOST_CRASHES = 3
 """Of the process with one generation in it."""
+MOST_LOADS = 3
+"""Until a process that crashes while it loads is given up; the next use tries again."""
 
 _logger = logging.getLogger(__name__)
 
@@ -360,7 +362,7 @@ class HostedBackend(Backend):
             self._hurry.wait(min(pause_s, self._patience.longest_restart_s))
 
     def _load(self) -> ModelInfo:
-        """Load what is ordered, or what is smaller; a process that crashes over it is tried once more."""
+        """Load what is ordered, or what is smaller; a process that crashes over it is tried again."""
         gate = _Gate(self._on_progress)
         level = logging.getLogger("hymt_local").getEffectiveLevel()
         n_crashes = 0
@@ -384,7 +386,7 @@ class HostedBackend(Backend):
     def _may_load_again(self, error: EngineError, n_crashes: int) -> bool:
         if isinstance(error, EngineMemoryError):
             return self._orders.step_down(error)
-        return n_crashes == 1
+        return n_crashes < MOST_LOADS
 
     def _started(self) -> EngineProcess:
         """Return the process, loaded or not."""

@@ -292,6 +292,10 @@ class LlamaBackend(Backend):
             size_bytes=int(api.llama_model_size(self._model)),
             slots=options.n_slots,
             is_deterministic=options.deterministic,
+            threads=_context_shape(header, options).threads,
+            kv_type=options.kv_type,
+            build=_build(api),
+            process_id=os.getpid(),
         )
 
 
@@ -340,6 +344,13 @@ def _open_prefixes(library: Library, header: GgufHeader, *, options: LlamaOption
     }
     fingerprint = json.dumps(depends_on, sort_keys=True)
     return PrefixStore(options.prefix_dir, fingerprint=fingerprint, disk_bytes=options.prefix_bytes)
+
+
+def _build(api: Any) -> str:
+    """Name the package and what llama.cpp says of itself: `CPU : AVX2 = 1 | FMA = 1`."""
+    parts = str((api.llama_print_system_info() or b"").decode(errors="replace")).split("|")
+    features = [part.partition("=")[0].split(":")[-1].strip() for part in parts if part.strip().endswith("= 1")]
+    return f"llama-cpp-python {importlib.metadata.version('llama-cpp-python')} ({' '.join(features)})"
 
 
 def _load_model(

@@ -79,8 +79,8 @@ class Generation:
         """Take note of tokens found computed when it starts; only the first start is progress."""
         self.is_started = True
         if self._n_reused is None:
-            self._n_reused = self._n_prompt_read = n_tokens
-            yield PromptRead(n_tokens, len(self.request.prompt))
+            self._n_reused = self._n_prompt_read = min(n_tokens, len(self.request.prompt))
+            yield PromptRead(self._n_reused, len(self.request.prompt))
 
     def note_held(self, n_held: int) -> Iterator[GenerationEvent]:
         """Take note of how many of its tokens are computed."""

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from hymt_local.events import Finished, Priority, SamplingParams, TranslationRequest
+from hymt_local.events import Finished, Pivot, Priority, SamplingParams, TranslationRequest
 from hymt_local.segment import UnitText
 
 AUTO = "auto"
@@ -35,6 +35,11 @@ class TranslateBody(msgspec.Struct, frozen=True, kw_only=True):
     model: Annotated[Tag | None, msgspec.Meta(description="a reference of `/v1/models`; the default otherwise")] = None
     priority: PriorityName = "request"
     sampling: SamplingBody | None = None
+    protect: Annotated[list[str], msgspec.Meta(description="names and terms that stay as they are")] = []
+    draft: Annotated[str | None, msgspec.Meta(description="what the translation probably is; saves time only")] = None
+    pivot: Annotated[
+        Literal["off", "auto", "zh"], msgspec.Meta(description="translate through Chinese; auto: where that may help")
+    ] = "off"
     use_cache: Annotated[bool, msgspec.Meta(description="read and fill the memory of past translations")] = True
     stream: Annotated[bool, msgspec.Meta(description="answer with events, as `Accept: text/event-stream` does")] = False
     detached: Annotated[
@@ -61,6 +66,9 @@ class TranslateBody(msgspec.Struct, frozen=True, kw_only=True):
             sampling=sampling,
             use_cache=self.use_cache,
             units=tuple(self.units),
+            protect=tuple(self.protect),
+            draft=self.draft,
+            pivot=Pivot(self.pivot),
         )
 
 

@@ -134,7 +134,8 @@ class _Visit:
         name = _host_name(host)
         if name not in self._context.access.hosts:
             raise MisdirectedError(
-                f"this server is not {host[:100]!r}", hint="use 127.0.0.1, or `hymt config set server_hosts` for a name"
+                f"this server is not {host[:100]!r}",
+                hint="use 127.0.0.1, or allow the name: `hymt config set server_hosts NAME`",
             )
 
     def _check_origin(self) -> None:

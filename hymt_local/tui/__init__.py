@@ -46,12 +46,13 @@ def run_tui(
 
     from hymt_local.tui.app import HymtApp
     from hymt_local.tui.compat import cell_widths_as
+    from hymt_local.tui.line_breaks import unicode_line_breaks
     from hymt_local.tui.opening import open_environment
 
     environment = open_environment(
         service, application, environ=environ, languages=languages, models=models, terminal=terminal
     )
-    with cell_widths_as(terminal.cell_widths):
+    with cell_widths_as(terminal.cell_widths), unicode_line_breaks():
         app = HymtApp(environment.environment, current=current, problems=environment.problems)
         app.run()
     return app.return_code or 0

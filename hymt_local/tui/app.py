@@ -21,6 +21,7 @@ from hymt_local.errors import HymtError
 from hymt_local.sanitize import sanitize
 from hymt_local.tui.choices import ModelChoice
 from hymt_local.tui.direction import Direction
+from hymt_local.tui.document_queue import DocumentQueue, QueuedDocument
 from hymt_local.tui.downloads import Download, Downloads
 from hymt_local.tui.environment import Environment
 from hymt_local.tui.help_screen import HelpScreen
@@ -44,6 +45,8 @@ NO_COLOUR_THEME = "ansi-dark"
 
 _DEFAULT_MODE = "_default"
 """Textual's name for the mode of the first screen, which is the translate view."""
+_KEEP_ORDER, _LET_ORDER = "\x1b[8l", "\x1b[8h"
+"""Bidirectional support mode (BDSM, ECMA-48): explicit while this program orders rows itself, implicit afterwards."""
 _GRACE_S = 2.0
 """A terminal that is gone may block what is still written to it: then the process ends without asking."""
 
@@ -68,6 +71,7 @@ class HymtApp(App[None], inherit_bindings=False):
         self._problems = problems
         self.keeper = HistoryKeeper(environment.application.paths.database)
         self.downloads = Downloads(environment, self._download_changed)
+        self.documents = DocumentQueue(environment, self._document_changed)
         settings = environment.settings
         model = next((model for model in environment.models if model.ref == current), ModelChoice(current, current, ""))
         direction = Direction(
@@ -88,6 +92,8 @@ class HymtApp(App[None], inherit_bindings=False):
 
     def on_mount(self) -> None:
         """Answer signals by leaving in order."""
+        if self.environment.terminal.rtl == "visual":
+            self._write_control(_KEEP_ORDER)
         if not self.is_headless and sys.platform != "win32":
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGHUP):
@@ -107,7 +113,10 @@ class HymtApp(App[None], inherit_bindings=False):
 
     async def on_unmount(self) -> None:
         """Keep the text, and finish writing the history."""
+        if self.environment.terminal.rtl == "visual":
+            self._write_control(_LET_ORDER)
         self.downloads.stop_all()
+        self.documents.stop()
         self.translate_screen.end()
         await asyncio.to_thread(self.keeper.close)
 
@@ -125,12 +134,17 @@ class HymtApp(App[None], inherit_bindings=False):
 
     def _copy_through_tmux(self, text: str) -> None:
         """Send the same once more wrapped for the terminal around tmux, which drops the plain one by default."""
-        if "TMUX" not in self.environment.environ or self._driver is None:
+        if "TMUX" not in self.environment.environ:
             return
         from base64 import b64encode
 
         inner = f"\x1b]52;c;{b64encode(text.encode()).decode()}\x07".replace("\x1b", "\x1b\x1b")
-        self._driver.write(f"\x1bPtmux;{inner}\x1b\\")
+        self._write_control(f"\x1bPtmux;{inner}\x1b\\")
+
+    def _write_control(self, sequence: str) -> None:
+        """Send the terminal a command of our own."""
+        if self._driver is not None:
+            self._driver.write(sequence)
 
     # Views
 
@@ -153,7 +167,10 @@ class HymtApp(App[None], inherit_bindings=False):
             case _:
                 from hymt_local.tui.documents_screen import DocumentsScreen
 
-                return DocumentsScreen(environment)
+                translate = self.translate_screen
+                return DocumentsScreen(
+                    environment, queue=self.documents, direction=translate.direction, model=translate.model.ref
+                )
 
     @property
     def view(self) -> View:
@@ -196,6 +213,10 @@ class HymtApp(App[None], inherit_bindings=False):
         if isinstance(self.screen, DocumentsScreen):
             self.screen.add(path)
 
+    def _document_changed(self, document: QueuedDocument) -> None:
+        for screen in self._screens_of(View.DOCUMENTS):
+            screen.document_changed(document)
+
     # Settings
 
     def on_settings_screen_changed(self) -> None:
@@ -215,7 +236,7 @@ class HymtApp(App[None], inherit_bindings=False):
         chosen = next((model for model in self.environment.models if model.ref == ref), None)
         if chosen is not None:
             self.translate_screen.use_model(chosen)
-            for screen in self._screens_of(View.MODELS):
+            for screen in (*self._screens_of(View.MODELS), *self._screens_of(View.DOCUMENTS)):
                 screen.model_in_use(ref)
             self.show_notice(Notice(self.environment.wording("models.now", model=ref)))
 

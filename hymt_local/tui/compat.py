@@ -20,6 +20,7 @@ from textual.strip import Strip
 from textual.widgets import TextArea
 
 from hymt_local.sanitize import sanitize
+from hymt_local.tui.bidi import has_rtl, is_rtl, mirrored, shaped, visual_order
 from hymt_local.tui.terminal import CellWidths, Terminal
 
 TYPED_CHARACTERS = frozenset(
@@ -118,7 +119,10 @@ class TextPane(TextArea):
     def render_line(self, y: int) -> Strip:
         """Return one row; a terminal that reorders rows is told to keep this one apart from its neighbours."""
         strip = super().render_line(y)
-        return fenced(strip) if self._terminal.has_bidi else strip
+        if self._terminal.rtl == "terminal":
+            return fenced(strip)
+        is_reordered = self._terminal.rtl == "visual" and self.read_only and has_rtl(strip.text)
+        return in_visual_order(strip) if is_reordered else strip
 
 
 def masked(line: str, terminal: Terminal) -> str:
@@ -136,6 +140,24 @@ def masked(line: str, terminal: Terminal) -> str:
     if not widths.joins_emoji:
         line = _JOINED_EMOJI.sub(lambda match: _WORD_JOINER * len(match.group()), line)
     return line
+
+
+def in_visual_order(strip: Strip) -> Strip:
+    """Return a row as it is to be seen, for a terminal that draws every character where it arrives.
+
+    A row that begins from right to left stands at the right edge. Styles follow their characters, cursor and selection
+    with them.
+    """
+    cells = [(character, segment.style) for segment in strip if not segment.control for character in segment.text]
+    text = "".join(character for character, _ in cells)
+    n_shown = len(text.rstrip(" "))
+    row = text[:n_shown]
+    is_base_rtl = is_rtl(row)
+    drawn = mirrored(shaped(row), is_base_rtl=is_base_rtl)
+    ordered = [(drawn[position], cells[position][1]) for position in visual_order(row, is_base_rtl=is_base_rtl)]
+    padding = cells[n_shown:]
+    moved = [*padding, *ordered] if is_base_rtl else [*ordered, *padding]
+    return Strip([Segment(character, style) for character, style in moved], strip.cell_length).simplify()
 
 
 def fenced(strip: Strip) -> Strip:

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import ClassVar
 
-from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
+from textual.widgets.option_list import Option
 
 from hymt_local.sanitize import sanitize
 from hymt_local.tui.environment import Environment
@@ -81,8 +81,8 @@ class PathDialog(PickerScreen[Path]):
         if options.highlighted is not None:
             self._write(options.get_option_at_index(options.highlighted).id or "")
 
-    @on(Input.Submitted, "#search")
-    def _take_highlighted(self) -> None:
+    def submit(self) -> None:
+        """Take what is typed where it is a file, or may become one; else enter the folder under the cursor."""
         typed = Path(self.query_one(Input).value).expanduser()
         options = self.query_one(OptionList)
         highlighted = None if options.highlighted is None else options.get_option_at_index(options.highlighted).id
@@ -91,9 +91,8 @@ class PathDialog(PickerScreen[Path]):
         elif highlighted is not None:
             self._enter(Path(highlighted))
 
-    @on(OptionList.OptionSelected, "#choices")
-    def _take_clicked(self, event: OptionList.OptionSelected) -> None:
-        self._enter(Path(event.option.id or ""))
+    def _take(self, option: Option) -> None:
+        self._enter(Path(option.id or ""))
 
     def _enter(self, path: Path) -> None:
         if path.is_dir() or self._is_new:

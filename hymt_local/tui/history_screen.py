@@ -23,7 +23,7 @@ from hymt_local.tui.environment import Environment
 from hymt_local.tui.keeper import HistoryKeeper
 from hymt_local.tui.keymap import HISTORY_COMMANDS, bindings
 from hymt_local.tui.list_screen import ListRow, ListScreen, cell, fact_lines
-from hymt_local.tui.status import Notice, StatusArea
+from hymt_local.tui.status import Notice
 from hymt_local.tui.views import View
 
 T = TypeVar("T")
@@ -208,7 +208,7 @@ class HistoryScreen(ListScreen):
     def _show_state(self) -> None:
         more = "+" if self._has_more else ""
         text = self.wording(f"history.scope_{self._scope}", count=f"{len(self._entries)}{more}")
-        self.query_one(StatusArea).show_state(Content.styled(text, "$foreground-muted"))
+        self.show_state(Content.styled(text, "$foreground-muted"))
 
     def _line(self, entry: HistoryEntry) -> Content:
         pair = f"{entry.source_lang} → {entry.target_lang}" if entry.target_lang else ""

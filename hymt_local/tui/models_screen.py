@@ -24,7 +24,7 @@ from hymt_local.tui.downloads import Download, Downloads, download_label, size_t
 from hymt_local.tui.environment import Environment
 from hymt_local.tui.keymap import MODELS_COMMANDS, bindings
 from hymt_local.tui.list_screen import ListRow, ListScreen, cell, fact_lines
-from hymt_local.tui.status import Notice, StatusArea, bar_text
+from hymt_local.tui.status import Notice, bar_text
 from hymt_local.tui.views import View
 from hymt_local.tui.wording import Wording
 
@@ -99,7 +99,7 @@ class ModelsScreen(ListScreen):
         super().on_mount()
         self.show_models()
         self._judge()
-        self.show_state()
+        self.show_standing()
 
     def on_screen_resume(self) -> None:
         """Look again: a command line beside us may have installed something."""
@@ -115,7 +115,7 @@ class ModelsScreen(ListScreen):
             return
         self.show_models()
         self.row_shown(self.key)
-        self.show_state()
+        self.show_standing()
 
     # What the user does
 
@@ -231,7 +231,7 @@ class ModelsScreen(ListScreen):
         self._current = ref
         self.post_message(self.Chosen(ref))
         self.show_models()
-        self.show_state()
+        self.show_standing()
 
     # What is shown
 
@@ -240,7 +240,7 @@ class ModelsScreen(ListScreen):
         self._current = ref
         if self.is_mounted:
             self.show_models()
-            self.show_state()
+            self.show_standing()
 
     def download_changed(self, state: Download) -> None:
         """Redraw the row of a download; when it has ended, all of them."""
@@ -252,7 +252,7 @@ class ModelsScreen(ListScreen):
             self.show_models()
         if state.ref == self.key:
             self.row_shown(self.key)
-        self.show_state()
+        self.show_standing()
 
     def show_models(self) -> None:
         """Show all rows."""
@@ -265,15 +265,14 @@ class ModelsScreen(ListScreen):
             listed += [ListRow("", Content(" ")), self._heading("models.available"), *map(self._list_row, others)]
         self.show_rows(listed)
 
-    def show_state(self) -> None:
+    def show_standing(self) -> None:
         """Show the machine in the state line, or the download that is running."""
-        area = self.query_one(StatusArea)
         for state in self._downloads.running[:1]:
             label = download_label(state, self.wording)
-            area.show_state(bar_text(sanitize(state.ref), fraction=state.fraction, after=sanitize(label)))
+            self.show_state(bar_text(sanitize(state.ref), fraction=state.fraction, after=sanitize(label)))
             return
         text = machine_text(self._judged.machine, self.wording) if self._judged else self.wording("models.looking")
-        area.show_state(Content.styled(text, "$foreground-muted"))
+        self.show_state(Content.styled(text, "$foreground-muted"))
 
     def row_shown(self, key: str | None) -> None:
         """Show what is known of a model."""

@@ -14,7 +14,7 @@ from hymt_local.tui.choices import ModelChoice
 from hymt_local.tui.clock import Clock, LoopClock
 from hymt_local.tui.environment import Environment
 from hymt_local.tui.keymap import Keymap, load_keymap
-from hymt_local.tui.terminal import Terminal
+from hymt_local.tui.terminal import Terminal, with_rtl
 from hymt_local.tui.wording import load_wording, ui_language
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def open_environment(
         reopen=lambda: open_application(environ, flags=_typed_flags(application)),
         languages=languages,
         models=models,
-        terminal=terminal,
+        terminal=with_rtl(terminal, application.settings.rtl),
         clock=clock or LoopClock(),
         wording=load_wording(ui_language(environ, application.settings.ui_language)),
         keymap=keymap,

@@ -111,7 +111,11 @@ class PickerScreen(ModalScreen[PickT | None], Generic[PickT]):
         self.reload()
 
     @on(Input.Submitted, "#search")
-    def _take_highlighted(self) -> None:
+    def _search_submitted(self) -> None:
+        self.submit()
+
+    def submit(self) -> None:
+        """Take the row under the cursor, if there is one."""
         options = self.query_one(OptionList)
         if options.highlighted is not None:
             self._take(options.get_option_at_index(options.highlighted))
@@ -121,6 +125,7 @@ class PickerScreen(ModalScreen[PickT | None], Generic[PickT]):
         self._take(event.option)
 
     def _take(self, option: Option) -> None:
+        """Take one row."""
         self.dismiss(self.picked(option.id or ""))
 
     def action_move(self, rows: int) -> None:

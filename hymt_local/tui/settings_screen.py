@@ -30,17 +30,28 @@ from hymt_local.sanitize import sanitize
 from hymt_local.tui.environment import Environment
 from hymt_local.tui.keymap import SETTINGS_COMMANDS, bindings, every_command
 from hymt_local.tui.list_screen import ListRow, ListScreen, cell, fact_lines
-from hymt_local.tui.status import Notice, StatusArea
+from hymt_local.tui.status import Notice
 from hymt_local.tui.views import View
 from hymt_local.tui.wording import Wording
 
 _NAME_CELLS, _VALUE_CELLS = 18, 24
 LATER = frozenset(
-    {"threads", "context_length", "gpu_layers", "memory_check", "log_level", "offline", "ui_language", "rtl"}
+    {
+        "threads",
+        "context_length",
+        "gpu_layers",
+        "kv_type",
+        "slots",
+        "deterministic",
+        "memory_check",
+        "resident",
+        "log_level",
+        "offline",
+        "ui_language",
+        "rtl",
+    }
 )
 """Settings that a running program has used already."""
-ELSEWHERE = frozenset({"pair_models"})
-"""Settings that are no single value; the command line writes them."""
 
 
 class SettingsScreen(ListScreen):
@@ -64,7 +75,7 @@ class SettingsScreen(ListScreen):
         self._show_settings()
         file = self.environment.application.paths.config_file
         text = self.wording("settings.file", file=sanitize(str(file)))
-        self.query_one(StatusArea).show_state(Content.styled(text, "$foreground-muted"))
+        self.show_state(Content.styled(text, "$foreground-muted"))
 
     def on_screen_resume(self) -> None:
         """Show what was changed elsewhere, such as the theme."""
@@ -78,7 +89,7 @@ class SettingsScreen(ListScreen):
 
     def row_chosen(self, key: str) -> None:
         """Turn a switch over; ask for any other value."""
-        if key in ELSEWHERE:
+        if isinstance(self._value(key), dict | tuple):  # the command line writes them
             self.show_notice(Notice(self.wording("settings.elsewhere"), is_warning=True))
         elif isinstance(self._value(key), bool):
             self._write(key, "false" if self._value(key) else "true")
@@ -193,7 +204,9 @@ class SettingsScreen(ListScreen):
     def _text_of(self, value: object) -> str:
         if isinstance(value, bool):
             return self.wording("settings.on" if value else "settings.off")
-        return self.wording("settings.unset") if value is None or value == {} else str(value)
+        if value is None or value in ({}, (), []):
+            return self.wording("settings.unset")
+        return ", ".join(map(str, value)) if isinstance(value, tuple | list | dict) else str(value)
 
     def _choices(self, name: str) -> list[str]:
         """Return the values that a setting can take, where there are only so many."""

@@ -7,7 +7,8 @@ import re
 import select
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Literal
 
 PROBE_TIMEOUT_S = 0.2
 """A local terminal answers within a millisecond; one that is silent that long has no cursor reports."""
@@ -38,6 +39,8 @@ class Terminal:
 
     cell_widths: CellWidths | None = None
     """None when the terminal did not say."""
+    rtl: Literal["terminal", "visual", "off"] = "off"
+    """Who puts right-to-left rows in order: it (they are fenced then), this program, or nobody."""
     has_bidi: bool = False
     """It reorders right-to-left text by itself, over the whole row."""
     is_remote: bool = False
@@ -51,6 +54,13 @@ def examine_terminal(environ: Mapping[str, str], *, input_fd: int, output_fd: in
         has_bidi=has_bidi(environ),
         is_remote="SSH_CONNECTION" in environ,
     )
+
+
+def with_rtl(terminal: Terminal, setting: Literal["auto", "terminal", "visual", "off"]) -> Terminal:
+    """Return a terminal with the setting `rtl` decided: who knows how to put rows in order, does."""
+    if setting != "auto":
+        return replace(terminal, rtl=setting)
+    return replace(terminal, rtl="terminal" if terminal.has_bidi else "visual")
 
 
 def has_bidi(environ: Mapping[str, str]) -> bool:

@@ -114,6 +114,11 @@ class TranslateScreen(ViewScreen):
             self.show_notice(Notice(self.wording("translate.recovered"), hint=self.wording("translate.recovered_hint")))
 
     @property
+    def direction(self) -> Direction:
+        """The languages."""
+        return self._direction
+
+    @property
     def model(self) -> ModelChoice:
         """The model that translates."""
         return self._model

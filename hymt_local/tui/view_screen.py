@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.content import Content
 from textual.screen import Screen
 from textual.worker import Worker, WorkerState
 
@@ -15,6 +16,9 @@ from hymt_local.tui.keymap import APP_COMMANDS, VIEW_COMMANDS, Command
 from hymt_local.tui.status import Notice, StatusArea
 from hymt_local.tui.view_tabs import ViewTabs
 from hymt_local.tui.views import View
+
+NOTICE_S = 4.0
+"""A message of the program stays at least that long before the state of a list takes its place."""
 
 
 class ViewScreen(Screen[None]):
@@ -28,6 +32,7 @@ class ViewScreen(Screen[None]):
         super().__init__()
         self.environment = environment
         self.wording = environment.wording
+        self._notice_until = 0.0
 
     def compose(self) -> ComposeResult:
         """Lay out the view between the lines that all views have."""
@@ -50,8 +55,14 @@ class ViewScreen(Screen[None]):
 
     def show_notice(self, notice: Notice) -> None:
         """Show a message in place of the state line, until the next change of state."""
-        if self.is_mounted:
-            self.query_one(StatusArea).show_notice(notice)
+        for area in self.query(StatusArea):  # a view that is not composed yet has none
+            self._notice_until = self.environment.clock.now() + NOTICE_S
+            area.show_notice(notice)
+
+    def show_state(self, state: Content) -> None:
+        """Show how things stand, unless a message was shown a moment ago."""
+        if self.environment.clock.now() >= self._notice_until:
+            self.query_one(StatusArea).show_state(state)
 
     def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
         """Show a fault of the program itself like any other error: the text must survive it."""

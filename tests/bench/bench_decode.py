@@ -199,7 +199,12 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--series", type=int, default=7)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=33)
+    parser.add_argument("--model", type=Path, default=None, help="a GGUF file instead of the synthetic ones")
     options = parser.parse_args(arguments)
+    if options.model is not None:
+        comparison = compare(options.model, series=options.series, rounds=options.rounds, n_tokens=options.tokens)
+        _print([comparison], as_json=options.json)
+        return
     with tempfile.TemporaryDirectory() as folder:
         comparisons = run(
             Path(folder),
@@ -208,8 +213,12 @@ def main(arguments: list[str] | None = None) -> None:
             n_tokens=options.tokens,
             geometries={"heavy": HEAVY, "light": LIGHT},
         )
+    _print(comparisons, as_json=options.json)
+
+
+def _print(comparisons: list[Comparison], *, as_json: bool) -> None:
     rows = [asdict(comparison) for comparison in comparisons]
-    if options.json:
+    if as_json:
         sys.stdout.write(json.dumps(rows, indent=2) + "\n")
         return
     for row in rows:

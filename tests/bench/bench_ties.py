@@ -137,7 +137,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--model", type=Path, default=None, help="another model with the demo's prompts")
     options = parser.parse_args(arguments)
     rows = [
-        asdict(ties) for ties in measure(options.model or demo_file(), slots=options.slots, languages=options.languages)
+        asdict(ties)
+        for kv_type in options.kv_types
+        for ties in measure(
+            options.model or demo_file(), slots=options.slots, kv_type=kv_type, languages=options.languages
+        )
     ]
     if options.json:
         sys.stdout.write(json.dumps(rows, indent=2) + "\n")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -380,14 +381,65 @@ def test_bench_measures_a_model(hymt_here: RunHymt, toy: Path) -> None:
     sizes = ("--prompt-tokens", "16", "--output-tokens", "8", "--runs", "2")
     result = parsed(hymt_here("bench", "-m", ANY_ID, "--json", *sizes))
     assert set(result) == {
-        "model", "quantization", "machine", "load_s", "prompt_tokens", "prompt_tokens_per_s", "output_tokens",
-        "output_tokens_per_s", "batch", "draft_ratio", "prefix_ratio", "runs",
+        "model", "quantization", "machine", "build", "threads", "context_length", "slots", "kv_type", "gpu_layers",
+        "load_s", "memory_bytes", "prompt_tokens", "prompt_tokens_per_s", "output_tokens", "output_tokens_per_s",
+        "first_token_s", "batch", "draft_ratio", "prefix_ratio", "runs", "peers",
     }  # fmt: skip
-    assert [point["generations"] for point in result["batch"]] == [1, 2, 4, 8, 16]
+    assert [point["generations"] for point in result["batch"]] == [1, 4, 16]
+    assert "llama-cpp-python" in result["build"]
+    assert (result["threads"], result["slots"], result["gpu_layers"]) == (1, 16, 0)
+    assert 0 < result["memory_bytes"] < 1 << 30
+    assert 0 < result["first_token_s"] < 60
     assert 0 < result["prefix_ratio"] < 10
     assert (result["model"], result["prompt_tokens"], result["runs"]) == ("Hunyuan-MT-7B:F32", 16, 2)
     assert result["load_s"] > 0
     assert result["prompt_tokens_per_s"] > 0
+
+
+_LLAMA_BENCH = """
+import json
+print(json.dumps([{"n_prompt": 16, "avg_ts": 50.0}, {"n_prompt": 0, "n_gen": 8, "avg_ts": 20.0}]))
+"""
+_LLAMA_SERVER = """
+import json, sys
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+class Handler(BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.answer(b"{}")
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.answer(json.dumps({"tokens_predicted": body["n_predict"]}).encode())
+    def answer(self, data):
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+    def log_message(self, *_):
+        pass
+
+ThreadingHTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
+"""
+
+
+def test_bench_compares_with_llama_cpps_programs_where_they_are(hymt_here: RunHymt, toy: Path, tmp_path: Path) -> None:
+    programs = {"llama-bench": _LLAMA_BENCH, "llama-server": _LLAMA_SERVER}
+    for name, program in programs.items():
+        (tmp_path / name).write_text(f"#!{sys.executable}\n{program}")
+        (tmp_path / name).chmod(0o755)
+    hymt_here("models", "import", str(toy), "--as", ANY_ID)
+    sizes = ("--prompt-tokens", "16", "--output-tokens", "8", "--runs", "1")
+    result = parsed(hymt_here("bench", "-m", ANY_ID, "--json", *sizes, environ={"PATH": str(tmp_path)}))
+    bench, server = result["peers"]
+    assert (bench["name"], bench["prompt_tokens_per_s"], bench["output_tokens_per_s"]) == ("llama-bench", 50, 20)
+    assert (server["name"], server["error"]) == ("llama-server", "")
+    assert server["batch_tokens_per_s"] > 0
+    (tmp_path / "llama-server").unlink()
+    (tmp_path / "llama-bench").write_text(f"#!{sys.executable}\nraise SystemExit(3)")
+    done = hymt_here("bench", "-m", ANY_ID, *sizes, environ={"PATH": str(tmp_path)})
+    assert done.status == 0
+    assert "llama-bench" in done.text
+    assert "it ended with status 3" in done.text
 
 
 def test_bench_of_an_engine_without_speed_is_refused(hymt_here: RunHymt) -> None:

@@ -59,6 +59,7 @@ def test_json_names_everything_that_shaped_the_answer(hymt_here: RunHymt) -> Non
     assert answer["origin"] == "model"
     assert set(answer) == {
         "source", "target", "source_lang", "target_lang", "model", "signature", "origin", "tokens", "seconds", "failed",
+        "findings", "pivot_lang",
     }  # fmt: skip
 
 

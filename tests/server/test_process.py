@@ -165,6 +165,14 @@ def test_beyond_this_machine_it_listens_only_with_tls_or_when_told_so(address: s
     check_reach(ServeOptions(listen="127.0.0.1"))
 
 
+def test_names_and_origins_of_the_settings_are_let_in() -> None:
+    flags = {"model": "echo", "server_hosts": "Box.lan, other.lan", "server_origins": "https://wiki.lan/"}
+    with running(open_application(os.environ, flags=flags)) as (server, _):
+        access = server.context.access
+    assert {"box.lan", "other.lan", "localhost"} <= access.hosts
+    assert access.origins == {"https://wiki.lan"}
+
+
 def test_an_idle_server_ends_although_somebody_looks_at_it(app: Application) -> None:
     with running(app, ServeOptions(port=0, loads_model=False, exit_idle_s=0.2)) as (server, file):
         started = time.perf_counter()

@@ -251,7 +251,7 @@ async def test_closing_ends_the_process_even_in_the_middle_of_an_answer() -> Non
 # Loading
 
 
-def test_a_crash_while_loading_is_tried_once_more(tmp_path: Path) -> None:
+def test_a_crash_while_loading_is_tried_again(tmp_path: Path) -> None:
     backend = open_fragile(while_loading=f"<SIGABRT {tmp_path / 'crashed'}>")
     assert play(backend, request("loaded")) == b"loaded"
     backend.close()

@@ -746,12 +746,13 @@ def mixed_requests(n_requests: int) -> list[GenerationRequest]:
 def test_answers_of_a_batch_are_those_of_each_alone_but_for_near_ties(toy_path: Path) -> None:
     """Kernels differ in the last digits with the number of rows: where two logits tie, either may win."""
     requests = mixed_requests(40)
-    batched, alone = open_toy(toy_path), open_toy(toy_path, LlamaOptions(deterministic=True))
+    options = LlamaOptions(kv_type="bf16")
+    batched, alone = open_toy(toy_path, options), open_toy(toy_path, replace(options, deterministic=True))
     assert (batched.info.slots, alone.info.slots) == (16, 1)
     expected = [answer(alone, request) for request in requests]
     together = play_together(batched, requests)
     assert [len(ids) for ids in together] == [len(ids) for ids in expected]
-    assert sum(ids != right for ids, right in zip(together, expected, strict=True)) <= 2
+    assert sum(ids != right for ids, right in zip(together, expected, strict=True)) <= 1
     batched.close()
     alone.close()
 

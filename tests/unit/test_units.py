@@ -20,10 +20,14 @@ class MemoryStore:
 
     def __init__(self) -> None:
         self.phrases: dict[tuple[str, str], str] = {}
+        self.edits: dict[str, str] = {}
 
     def get(self, signature: str, source: str) -> CachedPhrase | None:
         target = self.phrases.get((signature, source))
         return None if target is None else CachedPhrase(target, created_at=0)
+
+    def edited(self, source: str, *, source_lang: str, target_lang: str) -> str | None:
+        return self.edits.get(source)
 
     def put(self, signature: str, source: str, *, target: str) -> None:
         self.phrases[signature, source] = target
@@ -193,3 +197,14 @@ async def test_when_nothing_helps_the_source_stays_and_is_flagged() -> None:
     assert done.error is not None
     assert done.error.code == "segment_rejected"
     assert [type(event) for event in events if isinstance(event, Failed | SegmentDone)][-1] is Failed
+
+
+async def test_an_edit_that_lost_a_protected_part_does_not_count() -> None:
+    cache = MemoryStore()
+    cache.edits = {"Open FILE now": "Ouvrez FILE maintenant", "Close FILE now": "Fermez maintenant"}
+    model = scripted_model(ScriptedBackend(Echo(str.upper)))
+    events = await events_of(model, asked(unit("Open FILE now", "FILE"), unit("Close FILE now", "FILE")), cache=cache)
+    assert {done.segment: done.target for done in settled(events)} == {
+        0: "Ouvrez FILE maintenant",
+        1: "CLOSE FILE NOW",
+    }
