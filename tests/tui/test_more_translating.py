@@ -75,7 +75,7 @@ class TestSegments:
                 finished(job.request, "un\n\ndeux"),
             ):
                 job.put(event)
-            await until(pilot, lambda: "1 segments are worth a look" in notice(pilot))
+            await until(pilot, lambda: "Worth a look: 1 of 3 segments" in notice(pilot))
             await pilot.press("ctrl+j")
             assert notice(pilot).endswith("Segment 1 of 2 · from the cache")
             assert (source(pilot).selected_text, target(pilot).selected_text) == ("one", "un")
