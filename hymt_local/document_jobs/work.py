@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from hymt_local.document_jobs.events import DocumentOptions, DocumentReport, FailedUnit, UnitSettled
-from hymt_local.documents.base import Document, Languages, Merged, MergeOptions, Unit
+from hymt_local.documents.base import Document, Languages, Merged, MergeOptions, ReviewingDocument, Unit
 from hymt_local.errors import CancelledError, ErrorReport, SegmentRejectedError
 from hymt_local.events import (
     Cancelled,
@@ -25,7 +25,7 @@ from hymt_local.events import (
     TranslationRequest,
 )
 from hymt_local.jobs import error_of
-from hymt_local.segment import Severity, UnitText
+from hymt_local.segment import Finding, Severity, UnitText
 
 BATCH_UNITS = 256
 BATCH_CHARACTERS = 100_000
@@ -175,7 +175,7 @@ class DocumentWork:
             target=unit.source.text if error else done.target,
             origin=Origin.SOURCE if error else done.origin,
             error=error,
-            findings=done.findings,
+            findings=done.findings if error else (*done.findings, *self._review(unit, done.target)),
             is_vetoed=fault is not None,
         )
         if unit.id not in self._settled:
@@ -184,6 +184,9 @@ class DocumentWork:
         if error is None:
             self._targets[unit.id] = done.target
         return settled
+
+    def _review(self, unit: Unit, target: str) -> tuple[Finding, ...]:
+        return self._document.findings(unit, target) if isinstance(self._document, ReviewingDocument) else ()
 
     def _check_settled(self, batch: Batch, event: Event) -> None:
         """A job whose units have all failed ends with Failed; that is the units' affair and not the document's."""

@@ -110,10 +110,13 @@ class CueDocument:
         return None
 
     def findings(self, unit: Unit, target: str) -> tuple[Finding, ...]:
-        """Return warnings on length and reading speed of a target as it would be written."""
+        """Return warnings on length and reading speed of a target as it would be written, but for the source's own."""
         cue = self.cues[unit.id]
-        lines = self._lines(cue, target)
-        return cue_findings(lines, duration_s=cue.duration_s, limits=self.limits)
+        known = {finding.code for finding in self._too_much(cue, unit.source.text)}
+        return tuple(finding for finding in self._too_much(cue, target) if finding.code not in known)
+
+    def _too_much(self, cue: Cue, text: str) -> tuple[Finding, ...]:
+        return cue_findings(self._lines(cue, text), duration_s=cue.duration_s, limits=self.limits)
 
     def merge(self, targets: Mapping[str, str], options: MergeOptions) -> Merged:
         """Replace the text of cues; side by side, the target stands under the source."""

@@ -14,8 +14,9 @@ from hymt_local.tui.views import View
 from hymt_local.tui.wording import Wording
 
 # Keys that terminals cannot tell apart or keep for themselves are not used alone: alt+enter arrives as enter,
-# ctrl+enter arrives only from some terminals, ctrl+m, i, h and [ are enter, tab, backspace and escape. Alt with a digit
-# belongs to some terminals' tabs, so the views have a second way: F6.
+# ctrl+enter arrives only from some terminals, ctrl+m, i, h and [ are enter, tab, backspace and escape; alt+b and alt+f
+# are what a Mac sends for ctrl+left and right. Alt with a digit belongs to some terminals' tabs, so the views have a
+# second way: F6.
 
 PALETTE_KEY = "ctrl+p"
 _HINT = "`hymt config path` shows the folder; F1 names every action"
@@ -67,7 +68,7 @@ TRANSLATE_COMMANDS = _of(
     ("cancel", "escape", False),
     ("retry", "ctrl+r", False),
     ("alternatives", "alt+a", False),
-    ("back", "alt+b", False),
+    ("back", "alt+r", False),
     ("next_segment", "ctrl+j", False),
     ("open", "ctrl+o", False),
     ("save", "ctrl+s", False),

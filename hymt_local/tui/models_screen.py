@@ -271,7 +271,7 @@ class ModelsScreen(ListScreen):
 
     def show_models(self) -> None:
         """Show all rows."""
-        rows = model_rows(self.environment)
+        rows = model_rows(self.environment, current=self._current)
         self._rows = {row.ref: row for row in rows}
         here = [row for row in rows if row.installed is not None]
         others = [row for row in rows if row.installed is None]
@@ -387,11 +387,15 @@ class ModelsScreen(ListScreen):
         return self.wording("models.fetch_hint", size=size_text(row.size_bytes))
 
 
-def model_rows(environment: Environment) -> list[ModelRow]:
-    """Return what is installed, then every published file that is not, then models without one."""
+def model_rows(environment: Environment, *, current: str) -> list[ModelRow]:
+    """Return what is installed, then every published file that is not, then models without one.
+
+    The test engines, which translate nothing, are left out unless one is in use (`current`).
+    """
     application = environment.application
     installed = application.store.list()
-    rows = [ModelRow(model.spec, model.quantization, model, None) for model in installed]
+    shown = [model for model in installed if model.spec.kind != "test" or model.ref == current]
+    rows = [ModelRow(model.spec, model.quantization, model, None) for model in shown]
     here = {row.ref for row in rows}
     for spec in application.catalog.models:
         if spec.kind != "translation":

@@ -1,4 +1,4 @@
-"""A shim for Textual 8.2: an escape sequence inside a pasted text is text, never keys.
+"""A shim for Textual 8.2: an escape sequence inside a pasted text is text, never keys; alt with a letter is a key.
 
 Textual's parser leaves the paste when it meets an unknown sequence and replays the characters as key presses: a log
 with colours arrives scrambled, and a clipboard could press keys. Most terminals filter a paste; tmux does not.
@@ -9,11 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
+from textual.events import Key
 from textual.message import Message
 
 from hymt_local.sanitize import REPLACEMENT
 
 _ESCAPE = "\x1b"
+_DIGITS = "0123456789"
 
 
 class PasteFilter:
@@ -68,6 +70,16 @@ class ShieldedParser(XTermParser):
     def __init__(self, debug: bool = False) -> None:
         self._paste_filter = PasteFilter()
         super().__init__(debug)
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[Key]:
+        """Take alt with a letter or digit for a key that types nothing.
+
+        Textual takes a digit for what a Mac types with Option, and lets a text area type the letter.
+        """
+        if len(sequence) == 2 and sequence[0] == _ESCAPE and sequence[1] in _DIGITS:
+            return [Key(f"alt+{sequence[1]}", None)]
+        keys = super()._sequence_to_key_events(sequence, alt)
+        return [Key(key.key, None) if key.key == f"alt+{key.character}" else key for key in keys]
 
     def feed(self, data: str) -> Iterable[Message]:
         """Parse terminal input; empty data means its end."""

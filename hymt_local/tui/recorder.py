@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from hymt_local.events import Finished, TranslationRequest
-from hymt_local.memory.history import Translation
 from hymt_local.tui.keeper import HistoryKeeper
+
+if TYPE_CHECKING:  # sqlite3: not before the first translation
+    from hymt_local.memory.history import Translation
 
 _SAME_TEXT_SHARE = 0.6
 """Of the shorter text: two states of one text begin or end alike to that extent."""
@@ -31,6 +34,8 @@ class Recorder:
         Raises:
             StoreError: the database cannot be used.
         """
+        from hymt_local.memory.history import Translation
+
         translation = Translation(
             request.text, finished.text, finished.source_lang, finished.target_lang, finished.model
         )

@@ -172,7 +172,9 @@ def _advice_text(state: RunState, wording: Wording) -> Content:
     if state.phase is Phase.FAILED and state.error and state.error.hint:
         return Content.styled(sanitize(state.error.hint), _MUTED)
     if state.phase is Phase.DONE and state.n_findings:
-        return Content.styled(wording("status.some_findings", count=state.n_findings), "$text-warning")
+        return Content.styled(
+            wording("status.some_findings", count=state.n_findings, total=state.n_segments), "$text-warning"
+        )
     return Content()
 
 

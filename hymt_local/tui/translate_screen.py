@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -25,7 +25,6 @@ from hymt_local.events import (
     Started,
     TranslationRequest,
 )
-from hymt_local.memory.history import HistoryEntry
 from hymt_local.sanitize import sanitize
 from hymt_local.tui.alternatives import AlternativesScreen, BackTranslationScreen
 from hymt_local.tui.choices import ModelChoice
@@ -52,6 +51,9 @@ from hymt_local.tui.unsaved import UnsavedText
 from hymt_local.tui.view_screen import ViewScreen
 from hymt_local.tui.views import View
 from hymt_local.tui.wording import Wording
+
+if TYPE_CHECKING:  # sqlite3: not before the first translation
+    from hymt_local.memory.history import HistoryEntry
 
 _TICK_S = 0.5
 _ENGINE_DIED = "engine_stopped"

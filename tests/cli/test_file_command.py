@@ -307,7 +307,6 @@ def test_ctrl_c_keeps_the_work_and_says_how_to_go_on(
     assert (report.parent / "report.fr.md").read_text(encoding="utf-8").count("⟦") == 300
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_a_killed_run_is_resumed(report: Path, process_environ: Mapping[str, str], hymt_here: RunHymt) -> None:
     report.write_text("".join(f"Sentence {n}.\n\n" for n in range(300)), encoding="utf-8")
     program = INTERRUPTED.replace("SIGINT", "SIGKILL")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import sys
 import tempfile
 from collections.abc import Callable
@@ -16,18 +17,23 @@ from unittest import mock
 from textual.pilot import Pilot
 
 from hymt_local.application import Application, open_application
+from hymt_local.document_jobs.events import FailedUnit
+from hymt_local.errors import SegmentRejectedError
 from hymt_local.events import Origin, SegmentDone, TokenUsage
 from hymt_local.language import LANGUAGES
 from hymt_local.memory.history import History, Translation
 from hymt_local.segment import Finding, Severity
 from hymt_local.tui.app import HymtApp
 from hymt_local.tui.choices import ModelChoice
+from hymt_local.tui.document_queue import DocumentPhase, QueuedDocument
 from hymt_local.tui.opening import open_environment
 from hymt_local.tui.terminal import CellWidths, Terminal
 from tests.machines import machine
 from tests.tui.driving import paste, status, until
 from tests.tui.fakes import FakeClock, FakeService, finished, started
 
+FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
+"""They would be fetched from the web by whoever looks at a picture."""
 MODELS = (
     ModelChoice("Hy-MT2-7B:Q4_K_M", "Hy-MT2 7B", "translation"),
     ModelChoice("demo", "Demo phrasebook", "demo"),
@@ -82,6 +88,48 @@ async def translate(pilot: Pilot[None], service: FakeService) -> None:
     await until(pilot, lambda: "Translated" in status(pilot) or "已" in status(pilot))
 
 
+def queue_documents(app: HymtApp) -> None:
+    """Fill the queue without translating anything."""
+    known = {"source_lang": "en", "target_lang": "zh", "model": MODELS[0].ref}
+    folder = Path("/home/ada/work")
+    done = QueuedDocument(
+        folder / "README.md",
+        folder / "README.zh.md",
+        **known,
+        phase=DocumentPhase.DONE,
+        format="markdown",
+        n_units=48,
+        done_units=48,
+    )
+    error = SegmentRejectedError("the placeholder %(name)s is missing").report()
+    incomplete = QueuedDocument(
+        folder / "messages.po",
+        folder / "messages.zh.po",
+        **known,
+        phase=DocumentPhase.INCOMPLETE,
+        format="po",
+        n_units=312,
+        done_units=312,
+        failed=(FailedUnit("17", "line 120", "Hello %(name)s, you have new mail.", error),),
+    )
+    running = QueuedDocument(
+        folder / "lecture-04.srt",
+        folder / "lecture-04.zh.srt",
+        **known,
+        phase=DocumentPhase.RUNNING,
+        format="srt",
+        n_units=905,
+        done_units=561,
+        eta_s=312.0,
+        rate=61.0,
+        last_source="So what do we mean by a proof?",
+        last_target="那么，我们所说的证明是什么意思呢？",
+    )
+    waiting = QueuedDocument(folder / "interview.vtt", folder / "interview.zh.vtt", **known)
+    for document in (done, incomplete, running, waiting):
+        app.documents._change(document)
+
+
 async def draw(folder: Path, size: tuple[int, int], theme: str, language: str) -> None:
     """Write one SVG per view."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -94,7 +142,8 @@ async def draw(folder: Path, size: tuple[int, int], theme: str, language: str) -
         past.close()
 
         def save(name: str) -> None:
-            (folder / f"{name}.svg").write_text(app.export_screenshot(title=f"hymt · {name}"), encoding="utf-8")
+            picture = FONTS.sub("", app.export_screenshot(title="hymt"))
+            (folder / f"{name}.svg").write_text(picture, encoding="utf-8")
 
         async with app.run_test(size=size) as pilot:
             await translate(pilot, service)
@@ -112,6 +161,8 @@ async def draw(folder: Path, size: tuple[int, int], theme: str, language: str) -
             for number, view in enumerate(("documents", "history", "models", "settings"), start=2):
                 await pilot.press(f"alt+{number}")
                 await settle(pilot, lambda: True)
+                if view == "documents":
+                    queue_documents(app)
                 if view == "models":
                     await settle(pilot, lambda: app.screen._judged is not None)  # type: ignore[attr-defined]
                 await pilot.press("down", "down")

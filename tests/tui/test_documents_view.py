@@ -96,7 +96,7 @@ async def test_failures_are_listed_with_their_place_and_tried_again(start: Start
     document.write_text("Hello there.\n")
     async with start(reply(""), reply(""), reply("Bonjour.")).run_test(size=(120, 30)) as pilot:
         await add(pilot, document)
-        await until(pilot, lambda: "left as source text" in rows(pilot)[0] or "failed" in rows(pilot)[0])
+        await until(pilot, lambda: "incomplete" in rows(pilot)[0] or "failed" in rows(pilot)[0])
         assert "Hello there." in detail(pilot)
         await pilot.press("r")
         await until(pilot, lambda: "✓ done" in rows(pilot)[0])

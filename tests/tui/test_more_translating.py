@@ -75,7 +75,7 @@ class TestSegments:
                 finished(job.request, "un\n\ndeux"),
             ):
                 job.put(event)
-            await until(pilot, lambda: "1 segments are worth a look" in notice(pilot))
+            await until(pilot, lambda: "Worth a look: 1 of 3 segments" in notice(pilot))
             await pilot.press("ctrl+j")
             assert notice(pilot).endswith("Segment 1 of 2 · from the cache")
             assert (source(pilot).selected_text, target(pilot).selected_text) == ("one", "un")
@@ -134,7 +134,7 @@ class TestOnDemand:
             await until(pilot, lambda: len(service.jobs) == 1)
             answer(service.job, "Bonjour")
             await until(pilot, lambda: target(pilot).shown == "Bonjour")
-            await pilot.press("alt+b")
+            await pilot.press("alt+r")
             await until(pilot, lambda: len(service.jobs) == 2)
             request = service.requests[1]
             assert (request.text, request.source_lang, request.target_lang) == ("Bonjour", "fr", "en")
@@ -142,7 +142,7 @@ class TestOnDemand:
             back = pilot.app.screen.query_one("#back", Static)
             await until(pilot, lambda: str(back.render()) == "Good day")
 
-    @pytest.mark.parametrize("key", ["alt+a", "alt+b"])
+    @pytest.mark.parametrize("key", ["alt+a", "alt+r"])
     async def test_both_need_a_translation(self, make_app: MakeApp, service: FakeService, key: str) -> None:
         async with make_app(live=False).run_test() as pilot:
             await paste(pilot, "Hello")

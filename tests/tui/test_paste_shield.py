@@ -41,3 +41,14 @@ def test_the_parser_gives_one_paste_and_no_key_of_its_text() -> None:
     ]
     assert [event.text for event in events if isinstance(event, Paste)] == ["a\ufffd[15~b\ufffd\x11"]
     assert [event.key for event in events if isinstance(event, Key)] == ["x", "y"]
+
+
+def test_alt_with_a_letter_or_digit_is_a_key_that_types_nothing() -> None:
+    parser = ShieldedParser()
+    keys = [event for sequence in ("\x1b1", "\x1b5", "\x1ba", "\x1br") for event in parser.feed(sequence)]
+    assert [(key.key, key.character) for key in keys if isinstance(key, Key)] == [
+        ("alt+1", None),
+        ("alt+5", None),
+        ("alt+a", None),
+        ("alt+r", None),
+    ]

@@ -72,6 +72,10 @@ def test_chinese_and_persian_typed_translated_and_the_terminal_left_clean(tmux: 
     assert "F5 Translate" in rows[29]
     tmux.press("F4")
     tmux.until(lambda screen: "last-translation.txt" in screen)
+    tmux.press("M-5")
+    tmux.until(lambda screen: "live_pause_ms" in screen)
+    tmux.press("M-1")
+    tmux.until(lambda screen: "你好" in screen)
     tmux.press("C-q")
     screen = tmux.until(lambda screen: "status=" in screen)
     assert "status=0" in screen
