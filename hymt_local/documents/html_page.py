@@ -11,12 +11,12 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from hymt_local.documents.html_reader import AttributePart, HtmlPart, HtmlReader, TextPart, tag_name
-from hymt_local.documents.html_scan import Attribute, HtmlToken
+from hymt_local.documents.html_scan import Attribute, HtmlToken, TokenType, scan
 from hymt_local.documents.inline_window import split_at_marks, unwritable
 from hymt_local.documents.patching import Patch, apply_patches
 from hymt_local.segment import Span, TokenKind
 
-_NEW_TEMPLATE = re.compile(r"\{\{|\{%|\{#|\}\}|%\}|#\}")
+_BRACES = re.compile(r"\{\{|\{%|\{#|\}\}|%\}|#\}")
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 
 
@@ -37,11 +37,10 @@ class HtmlPage:
         pieces = split_target(part, target)
         if Counter(_marks(pieces)) != Counter(mark.span.of(part.text) for mark in part.protected):
             return "it does not hold the markup of its source"
-        source_literals = "".join(text for text, is_mark in split_target(part, part.text) if not is_mark)
         literals = "".join(text for text, is_mark in pieces if not is_mark)
         if not literals.strip():
             return "it has no text"
-        if set(_NEW_TEMPLATE.findall(literals)) - set(_NEW_TEMPLATE.findall(source_literals)):
+        if ("{" in literals or "}" in literals) and not self._keeps_templates(part, target):
             return "it would add template code to the page"
         if isinstance(part, TextPart) and not _is_nested(part, _marks(pieces)):
             return "its tags are not in an order that keeps their elements"
@@ -84,6 +83,12 @@ class HtmlPage:
             end = part.span.end
         return patches
 
+    def _keeps_templates(self, part: HtmlPart, target: str) -> bool:
+        """Tell whether the page has the same template code, and the same braces that could become some."""
+        source, written = part.span.of(self.text), self.written(part, target)
+        is_same = Counter(_templates(source)) == Counter(_templates(written))
+        return is_same and _literal_braces(part, part.text) == _literal_braces(part, target)
+
     def _with_inner(self, mark: str, place: int, inner: Sequence[Patch]) -> str:
         moved = [
             Patch(Span(patch.span.start - place, patch.span.end - place), patch.text)
@@ -96,6 +101,15 @@ class HtmlPage:
 def split_target(part: HtmlPart, target: str) -> list[tuple[str, bool]]:
     """Return the literal texts and the protected strings of a target."""
     return split_at_marks(target, frozenset(mark.span.of(part.text) for mark in part.protected))
+
+
+def _templates(text: str) -> list[str]:
+    return [token.span.of(text) for token in scan(text) if token.type is TokenType.TEMPLATE]
+
+
+def _literal_braces(part: HtmlPart, target: str) -> list[str]:
+    literals = (text for text, is_mark in split_target(part, target) if not is_mark)
+    return _BRACES.findall("\0".join(literals))
 
 
 def _marks(pieces: Iterable[tuple[str, bool]]) -> list[str]:

@@ -290,6 +290,24 @@ def test_v_1_targets_that_no_page_can_hold_are_refused(target: str) -> None:
     assert document.merge({document.units[0].id: target}, PLAIN).data == b"<p>a</p>"
 
 
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("<p>}}a{{</p>", "}}a{{}}a{{"),
+        ("<p>}}a{{</p>", "{{a}}"),
+        ("<p>a {{ b }} c</p>", "a {{{ b }} c"),
+        ("<p>a {{ b }} {c}</p>", "a {{ b }} {{c}}"),
+    ],
+)
+def test_v_1_targets_that_would_make_template_code_are_refused(source: str, target: str) -> None:
+    assert fault(source, target)
+    assert fault(source, read_html(source.encode()).units[0].source.text) is None
+
+
+def test_braces_may_stand_in_a_target_as_in_its_source() -> None:
+    assert translated("<p>a {b} {{ c }}</p>", "{{ c }} A {B}") == "<p>{{ c }} A {B}</p>"
+
+
 def test_pairs_that_cross_are_refused() -> None:
     assert fault("<p>a <b>b</b> <i>c</i> d", "a <b>b <i>c</b></i> d")
     assert fault("<p>a <b>b</b> <i>c</i> d", "a <b>b <i>c</i></b> d") is None
