@@ -17,6 +17,7 @@ from hymt_local.documents.patching import Patch, apply_patches
 from hymt_local.segment import Span, TokenKind
 
 _BRACES = re.compile(r"\{\{|\{%|\{#|\}\}|%\}|#\}")
+_TERMINATOR = re.compile(r"(?<=[-%?\]])>")  # could end what the page has begun and never ended
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 
 
@@ -131,8 +132,13 @@ def _is_nested(part: TextPart, marks: Sequence[str]) -> bool:
     return not stack
 
 
+def _encoded(text: str) -> str:
+    encoded = _SPACES.sub(" ", text).replace("&", "&amp;").replace("<", "&lt;")
+    return _TERMINATOR.sub("&gt;", encoded)
+
+
 def _escaped(text: str, written_as: Mapping[str, str]) -> str:
-    shown = _SPACES.sub(" ", text).replace("&", "&amp;").replace("<", "&lt;")
+    shown = _encoded(text)
     for character, reference in written_as.items():
         shown = shown.replace(character, reference)
     return shown
@@ -141,6 +147,6 @@ def _escaped(text: str, written_as: Mapping[str, str]) -> str:
 def _attribute_text(part: AttributePart, target: str) -> str:
     pieces = []
     for text, is_mark in split_target(part, target):
-        shown = text if is_mark else _SPACES.sub(" ", text).replace("&", "&amp;").replace("<", "&lt;")
+        shown = text if is_mark else _encoded(text)
         pieces.append(shown.replace("'", "&#39;") if part.quote == "'" else shown.replace('"', "&quot;"))
     return "".join(pieces) if part.quote else f'"{"".join(pieces)}"'

@@ -227,6 +227,8 @@ def test_units_name_their_lines() -> None:
     [
         ("<p>a</p>", "b & <c> \"d\" 'e' > f", "<p>b &amp; &lt;c> \"d\" 'e' > f</p>"),
         ("<p> a </p>", "b", "<p> b </p>"),
+        ("<![CDATA[<p>a</p>", "]]> --> ?> %> >", "<![CDATA[<p>]]&gt; --&gt; ?&gt; %&gt; ></p>"),
+        ("<img alt='a'>", "b %>", "<img alt='b %&gt;'>"),
         ("<p>\n  a\n  b\n</p>", "c", "<p>\n  c\n</p>"),
         ("<p>a&nbsp;b</p>", "c\xa0d", "<p>c&nbsp;d</p>"),
         ("<p>a\xa0b</p>", "c\xa0d", "<p>c\xa0d</p>"),
