@@ -33,6 +33,8 @@ class HtmlPage:
 
     def fault(self, part: HtmlPart, target: str) -> str | None:
         """Say in one line why a target cannot be written."""
+        if target == part.text:
+            return None
         if problem := unwritable(target):
             return problem
         pieces = split_target(part, target)

@@ -223,8 +223,16 @@ class HtmlReader:
         self.run.append(event)
 
     def _title(self, token: HtmlToken) -> Iterator[HtmlPart]:
-        raw = token.span.of(self.text)
-        yield from _text_parts([HtmlEvent(Role.LITERAL, raw, token.span.start, _decoded(raw))], is_plain=True)
+        events: list[HtmlEvent] = []
+        position = token.span.start
+        ends = [match.span() for match in _EXPRESSIONS.finditer(self.text, token.span.start, token.span.end)]
+        for start, end in [*ends, (token.span.end, token.span.end)]:
+            for role, span in ((Role.LITERAL, Span(position, start)), (Role.ATOMIC, Span(start, end))):
+                raw = span.of(self.text)
+                if raw:
+                    events.append(HtmlEvent(role, raw, span.start, _decoded(raw) if role is Role.LITERAL else raw))
+            position = end
+        yield from _text_parts(events, is_plain=True)
 
     def _attributes(self, token: HtmlToken) -> Iterator[AttributePart]:
         values = {attribute.name: attribute.value.of(self.text) for attribute in token.attributes}

@@ -145,6 +145,8 @@ def test_what_is_no_text_is_no_unit(source: str) -> None:
         ("a <span translate=no><!--", ["a"]),
         ("a <?php echo b", ["a"]),
         ("<title>A &amp; B</title>", ["A & B"]),
+        ("<title>{{ page.title }} | Our site</title>", ["{{ page.title }} | Our site"]),
+        ("<title>{% block a %}Site{% endblock %}</title>", ["{% block a %}Site{% endblock %}"]),
         ("<p>&eacute;&#233;&#xe9; &lt;x&gt; &amp;</p>", ["ééé <x> &"]),
         ("<p>a&nbsp;b</p>", ["a\xa0b"]),
         ("<p>&nbsp; a &#8195;</p>", ["a"]),
