@@ -87,10 +87,10 @@ class HtmlPage:
         return patches
 
     def _keeps_templates(self, part: HtmlPart, target: str) -> bool:
-        """Tell whether the page has the same template code, and the same braces that could become some."""
+        """Tell whether a target adds no template code to the page, and no braces that could become some."""
         source, written = part.span.of(self.text), self.written(part, target)
-        is_same = Counter(_templates(source)) == Counter(_templates(written))
-        return is_same and _literal_braces(part, part.text) == _literal_braces(part, target)
+        adds_some = Counter(_templates(written)) - Counter(_templates(source))
+        return not adds_some and _literal_braces(part, part.text) == _literal_braces(part, target)
 
     def _with_inner(self, mark: str, place: int, inner: Sequence[Patch]) -> str:
         moved = [
