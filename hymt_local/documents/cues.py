@@ -25,6 +25,8 @@ _TAG_NAME = re.compile(r"<(/?)([A-Za-z0-9]+)")
 _DECORATION = re.compile(rf"[{_MUSIC}\s]+")
 _SINGLE_DASH = re.compile(r"[-‐–—](?![-‐–—])\s*")
 _N_CONTEXT = 2
+_MAX_DECORATIONS = 30
+"""At the edges of one cue; what comes after them is part of the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,10 +197,11 @@ def _trimmed(text: str, span: Span) -> Span:
 
 def _inner(text: str, span: Span, syntax: CueSyntax) -> Span:
     """Take the decorations off both edges, from the outside in."""
-    previous = None
-    while previous != span:
-        previous = span
-        span = _trimmed(text, _without_edges(text, span, syntax))
+    for _ in range(_MAX_DECORATIONS):
+        inner = _trimmed(text, _without_edges(text, span, syntax))
+        if inner == span:
+            break
+        span = inner
     return span
 
 

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from hymt_local.tui.models_screen import ModelsScreen
 
     ModelChosen = ModelsScreen.Chosen
+    ModelsLooked = ModelsScreen.Looked
     HistoryRestored = HistoryScreen.Restored
 
 FALLBACK_THEME = "textual-dark"
@@ -226,6 +227,10 @@ class HymtApp(App[None], inherit_bindings=False):
 
     # Models
 
+    def on_models_screen_looked(self, message: ModelsLooked) -> None:
+        """Show in the translate view where the model runs."""
+        self.translate_screen.learn_devices(message.judged.devices())
+
     def on_models_screen_chosen(self, message: ModelChosen) -> None:
         """Translate with the model that was chosen in the models view."""
         self.use_model(message.ref)
@@ -266,6 +271,7 @@ class HymtApp(App[None], inherit_bindings=False):
             judged = await asyncio.to_thread(judge, self.environment.application)
         except HymtError:
             return  # the models view says why
+        self.translate_screen.learn_devices(judged.devices())
         if judged.recommended is not None:
             self.translate_screen.offer(judged.recommended)
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import rich.cells
 from rich._unicode_data import load as load_cell_table
-from rich.cells import CellTable
+from rich.cells import CellTable, cell_len
 from rich.segment import Segment
 from rich.text import Text
 from textual.strip import Strip
@@ -155,7 +155,8 @@ def in_visual_order(strip: Strip) -> Strip:
     is_base_rtl = is_rtl(row)
     drawn = mirrored(shaped(row), is_base_rtl=is_base_rtl)
     ordered = [(drawn[position], cells[position][1]) for position in visual_order(row, is_base_rtl=is_base_rtl)]
-    padding = cells[n_shown:]
+    n_saved = strip.cell_length - cell_len(drawn) - (len(text) - n_shown)  # a ligature takes one cell for two
+    padding = [*cells[n_shown:], *[(" ", cells[-1][1])] * n_saved]
     moved = [*padding, *ordered] if is_base_rtl else [*ordered, *padding]
     return Strip([Segment(character, style) for character, style in moved], strip.cell_length).simplify()
 

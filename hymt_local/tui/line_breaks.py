@@ -1,7 +1,7 @@
 """Where a line may be broken: a small part of UAX 14, for scripts without spaces and the punctuation of East Asia.
 
-Textual 8.2 breaks at spaces, and within a word anywhere. Here no row begins with a closing mark or a small kana, none ends
-with an opening one, letters and ideographs part from each other, and no mark leaves its letter.
+Textual 8.2 breaks at spaces, and within a word anywhere. Here no row begins with a closing mark or a small kana, none
+ends with an opening one, letters and ideographs part from each other, and no mark leaves its letter.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _is_mark(character: str) -> bool:
 
 
 def _is_ideographic(character: str) -> bool:
-    """Tell whether a row may be broken at either side of a character: Han, kana, emoji, not Hangul, which has spaces."""
+    """Tell whether a row may be broken on both sides of a character: Han, kana, emoji; Hangul has spaces."""
     is_hangul = "\uac00" <= character <= "\ud7a3"
     return unicodedata.east_asian_width(character) in _WIDE and not is_hangul
 

@@ -42,6 +42,13 @@ class Judged:
     plans: Mapping[str, FitPlan]
     recommended: str | None
 
+    def devices(self) -> dict[str, str]:
+        """Return where the layers of each model go."""
+        return {
+            ref: f"GPU {plan.gpu_layers}/{plan.n_layers}" if plan.gpu_layers else "CPU"
+            for ref, plan in self.plans.items()
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class ModelRow:
@@ -78,6 +85,13 @@ class ModelsScreen(ListScreen):
     VIEW = View.MODELS
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(MODELS_COMMANDS)]
 
+    class Looked(Message):
+        """The machine was looked at."""
+
+        def __init__(self, judged: Judged) -> None:
+            super().__init__()
+            self.judged = judged
+
     class Chosen(Message):
         """A model is to translate from now on."""
 
@@ -113,6 +127,7 @@ class ModelsScreen(ListScreen):
         except HymtError as error:
             self.show_notice(Notice(error.message, hint=error.hint, is_warning=True))
             return
+        self.post_message(self.Looked(self._judged))
         self.show_models()
         self.row_shown(self.key)
         self.show_standing()

@@ -52,8 +52,6 @@ class RunState:
     target_lang: str = ""
     detected_confidence: float | None = None
     loaded_fraction: float = 0.0
-    device: str = ""
-    """Where the model's layers are; empty until the engine has said so."""
     prompt_done: int = 0
     """Tokens of the prompt being read, of `prompt_total`."""
     prompt_total: int = 0
@@ -71,7 +69,7 @@ class RunState:
 
     def stopped(self, phase: Phase) -> RunState:
         """Return the state after the run was given up: of it, only the model is worth knowing."""
-        return RunState(phase=phase, model=self.model, model_kind=self.model_kind, device=self.device)
+        return RunState(phase=phase, model=self.model, model_kind=self.model_kind)
 
     @property
     def tokens_per_s(self) -> float | None:

@@ -38,6 +38,8 @@ class ModelFacts:
     ref: str
     kind: str
     """`demo` shows the banner."""
+    device: str = ""
+    """Where its layers go on this machine: `CPU`, `GPU 20/33`; empty before the machine was looked at."""
     rss_bytes: int = 0
     """Main memory of this program; 0 before it was looked at."""
 
@@ -91,7 +93,7 @@ def _details(state: RunState, model: ModelFacts, wording: Wording) -> str:
         wording("status.reuse", share=f"{usage.reused_tokens / usage.prompt_tokens:.0%}")
         if usage.reused_tokens
         else "",
-        state.device,
+        model.device,
         f"{model.rss_bytes / _MIB:.0f} MiB" if model.rss_bytes else "",
     ]
     return _SEPARATOR.join(part for part in parts if part)

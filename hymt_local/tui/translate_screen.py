@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import fields
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
@@ -54,6 +54,7 @@ from hymt_local.tui.views import View
 from hymt_local.tui.wording import Wording
 
 _TICK_S = 0.5
+_ENGINE_DIED = "engine_stopped"
 
 SPACING_MARK_LANGUAGES = frozenset({"my", "km", "hi", "mr", "bn", "te", "gu"})
 """Languages whose rows are displaced where the terminal measures spacing marks in another way than we do."""
@@ -92,9 +93,13 @@ class TranslateScreen(ViewScreen):
         self._state = RunState()
         self._passages: tuple[Passage, ...] = ()
         self._rss_bytes = 0
+        self._devices: Mapping[str, str] = {}
         self._banner = Content()
         """What is to be known besides the runs: an offer or a download."""
         self._is_target_current = False
+        self._is_second_try = False
+        self._draft = ""
+        """The last translation, while it was made into the same language by the same model: the next may begin so."""
 
     def compose_view(self) -> ComposeResult:
         """Lay out languages and panes."""
@@ -126,6 +131,11 @@ class TranslateScreen(ViewScreen):
     def end(self) -> None:
         """Keep what is typed for the next start."""
         self._unsaved.flush()
+
+    def learn_devices(self, devices: Mapping[str, str]) -> None:
+        """Take note of where the layers of each model go on this machine, by reference."""
+        self._devices = devices
+        self._show_status()
 
     def offer(self, model: str) -> None:
         """Say which model suits this machine, in place of the demo's banner."""
@@ -216,6 +226,7 @@ class TranslateScreen(ViewScreen):
         source = self._source.text
         self._stop_run()
         self._forget_passages()
+        self._draft = ""
         self._show_languages()
         if translation:
             self._rewrite_source(translation)
@@ -308,7 +319,9 @@ class TranslateScreen(ViewScreen):
             self.show_notice(Notice(error.message, hint=error.hint, is_warning=True))
             return
         self._recorder.end_text()
-        self._source.rewrite(text)
+        self._rewrite_source(text)
+        self._unsaved.changed(text)
+        self._mark_target(is_current=False)
         self._source.focus()
         self._translate_live()
         self.show_notice(Notice(self.wording("path.opened", name=path.name, limit=MOST_BYTES // 1000)))
@@ -391,6 +404,7 @@ class TranslateScreen(ViewScreen):
         self._silence_alarm()
         self._stop_run()
         self._state = RunState()
+        self._draft = ""
         self._mark_target(is_current=False)
         self._show_status()
         self._translate_live()
@@ -430,7 +444,7 @@ class TranslateScreen(ViewScreen):
             priority=Priority.INTERACTIVE,
             sampling=sampling if settings.temperature else None,
             use_cache=settings.cache and not is_fresh,
-            **_draft(self._target.shown),
+            draft=self._draft or None,
         )
 
     def _request_of_shown(self) -> TranslationRequest | None:
@@ -447,7 +461,8 @@ class TranslateScreen(ViewScreen):
             use_cache=False,
         )
 
-    def _start_run(self, *, is_fresh: bool = False) -> None:
+    def _start_run(self, *, is_fresh: bool = False, is_second_try: bool = False) -> None:
+        self._is_second_try = is_second_try
         self._runner.start(self._request(is_fresh=is_fresh))
         self._ticker.resume()
         self._show_status()
@@ -466,6 +481,7 @@ class TranslateScreen(ViewScreen):
             has_turned = self._direction.learn(event.source_lang, event.detected_confidence)
             self._show_languages()
             if has_turned:
+                self._draft = ""
                 self._start_run()
 
     def run_grew(self, run: Run) -> None:
@@ -487,15 +503,25 @@ class TranslateScreen(ViewScreen):
             )
             self._mark_target(is_current=run.request.text == self._source.text)
             self._passages = tuple(transcript.passages())
+            self._draft = transcript.text
             if run.state.origin is Origin.MODEL:
                 self._pause.observe(run.state.elapsed_s)
                 self._look_at_memory()
             self._record(run)
+        elif self._must_try_again(run.state):
+            self._start_run(is_second_try=True)
+            self.show_notice(Notice(self.wording("translate.engine_restarted"), is_warning=True))
+            return
         elif run.state.phase is Phase.FAILED:
             # The older translation belongs to another text: beside the error it would look like the answer.
             self._target.show(transcript.text)
             self._mark_target(is_current=False)
         self._show_status()
+
+    def _must_try_again(self, state: RunState) -> bool:
+        """An engine that has died is started again by the next request: make it at once, but only once."""
+        is_dead = state.phase is Phase.FAILED and state.error is not None and state.error.code == _ENGINE_DIED
+        return is_dead and not self._is_second_try
 
     @work(group="record", exit_on_error=False)
     async def _record(self, run: Run) -> None:
@@ -532,6 +558,7 @@ class TranslateScreen(ViewScreen):
         """Nothing is left of the text: neither its translation nor its language."""
         self._target.show("")
         self._direction.forget()
+        self._draft = ""
         self._state = RunState()
         self._forget_passages()
         self._show_languages()
@@ -609,7 +636,12 @@ class TranslateScreen(ViewScreen):
         text = status_of(
             run.state if run else self._state,
             elapsed_s=self._runner.elapsed_s,
-            model=ModelFacts(self._model.ref, self._model.kind, self._rss_bytes),
+            model=ModelFacts(
+                self._model.ref,
+                self._model.kind,
+                device=self._devices.get(self._model.ref, ""),
+                rss_bytes=self._rss_bytes,
+            ),
             idle=self._idle_text(),
             banner=self._banner,
             wording=self.wording,
@@ -645,9 +677,3 @@ def copied_notice(report: CopyReport, wording: Wording) -> Notice:
     how = wording("copied.tool", tool=report.tool) if report.tool else wording("copied.terminal")
     where = wording("copied.file", file=report.file) if report.file else wording("copied.no_file", error=report.error)
     return Notice(how, hint=sanitize(where))
-
-
-def _draft(translation: str) -> dict[str, Any]:
-    """Return the former translation as the field that lets the engine start from it, where requests have one."""
-    has_field = any(field.name == "draft" for field in fields(TranslationRequest))
-    return {"draft": translation} if has_field and translation else {}

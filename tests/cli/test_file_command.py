@@ -67,6 +67,11 @@ def test_d_2_pseudo_changes_texts_only(hymt_here: RunHymt, report: Path) -> None
     assert re.fullmatch(r"# ⟦.*⟧\n\n⟦.* \*.*\* .* `code`\.⟧\n", written)
 
 
+def test_protected_words_stay(hymt_here: RunHymt, report: Path) -> None:
+    assert hymt_here("file", "report.md", "--protect", "title", *PSEUDO).status == 0
+    assert "title" in (report.parent / "report.fr.md").read_text(encoding="utf-8")
+
+
 def test_source_and_target_side_by_side(hymt_here: RunHymt, report: Path) -> None:
     assert hymt_here("file", "report.md", "--bilingual", "-o", "both.md", *PSEUDO).status == 0
     text = (report.parent / "both.md").read_text(encoding="utf-8")
@@ -307,7 +312,6 @@ def test_ctrl_c_keeps_the_work_and_says_how_to_go_on(
     assert (report.parent / "report.fr.md").read_text(encoding="utf-8").count("⟦") == 300
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_a_killed_run_is_resumed(report: Path, process_environ: Mapping[str, str], hymt_here: RunHymt) -> None:
     report.write_text("".join(f"Sentence {n}.\n\n" for n in range(300)), encoding="utf-8")
     program = INTERRUPTED.replace("SIGINT", "SIGKILL")

@@ -6,6 +6,7 @@ import fcntl
 import os
 import pty
 import select
+import signal
 import struct
 import subprocess
 import sys
@@ -47,6 +48,15 @@ class Program:
     def send(self, data: bytes) -> None:
         os.write(self._master, data)
 
+    def send_slowly(self, data: bytes) -> None:
+        """Send more than a terminal holds at once, reading what comes back meanwhile."""
+        while data:
+            readable, writable, _ = select.select([self._master], [self._master], [], PATIENCE_S)
+            if readable:
+                self.written += os.read(self._master, 65536)
+            if writable:
+                data = data[os.write(self._master, data[:1024]) :]
+
     def read_until(self, wanted: bytes) -> None:
         deadline = time.monotonic() + PATIENCE_S
         while wanted not in self.written:
@@ -54,6 +64,11 @@ class Program:
             assert remaining_s > 0, f"{wanted!r} never came; the end: {self.written[-2000:]!r}"
             if select.select([self._master], [], [], remaining_s)[0]:
                 self.written += os.read(self._master, 65536)
+
+    def read_some(self, timeout_s: float) -> None:
+        """Read what is there, or comes soon."""
+        if select.select([self._master], [], [], timeout_s)[0]:
+            self.written += os.read(self._master, 65536)
 
     def wait(self) -> int:
         """Read to the end and return the exit status."""
@@ -64,7 +79,22 @@ class Program:
             pass
         return self._process.wait(timeout=PATIENCE_S)
 
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the size, and say so as a terminal would."""
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self._process.send_signal(signal.SIGWINCH)
+
+    def send_signal(self, number: int) -> None:
+        self._process.send_signal(number)
+
+    def hang_up(self) -> int:
+        """Take the terminal away and return the exit status."""
+        os.close(self._master)
+        self._master = -1
+        return self._process.wait(timeout=PATIENCE_S)
+
     def close(self) -> None:
         self._process.kill()
         self._process.wait()
-        os.close(self._master)
+        if self._master >= 0:
+            os.close(self._master)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -63,7 +64,8 @@ def test_no_character_is_lost_or_doubled(text: str, is_base_rtl: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "first", "anywhere"), [("abc", False, False), ("1. אב", True, True), ("abc אב", False, True), ("", False, False)]
+    ("text", "first", "anywhere"),
+    [("abc", False, False), ("1. אב", True, True), ("abc אב", False, True), ("", False, False)],
 )
 def test_the_first_letter_decides_the_direction_of_a_row(text: str, first: bool, anywhere: bool) -> None:
     assert (is_rtl(text), has_rtl(text)) == (first, anywhere)
@@ -71,7 +73,7 @@ def test_the_first_letter_decides_the_direction_of_a_row(text: str, first: bool,
 
 def rows(text: str, width: int) -> list[str]:
     ends = [0, *line_breaks(text, width), len(text)]
-    return [text[start:end] for start, end in zip(ends, ends[1:], strict=False)]
+    return [text[start:end] for start, end in pairwise(ends)]
 
 
 @pytest.mark.parametrize(

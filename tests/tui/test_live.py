@@ -72,6 +72,22 @@ class TestStarting:
             await until(pilot, lambda: len(service.jobs) == 1)
 
 
+class TestDraft:
+    async def test_an_edited_text_starts_from_its_last_translation(
+        self, make_app: MakeApp, service: FakeService
+    ) -> None:
+        async with make_app().run_test() as pilot:
+            await paste(pilot, "Hello")
+            await until(pilot, lambda: len(service.jobs) == 1)
+            answer(service.job, "Bonjour")
+            await until(pilot, lambda: target(pilot).shown == "Bonjour")
+            await paste(pilot, "!")
+            await until(pilot, lambda: len(service.jobs) == 2)
+            await pilot.press("f2", *"german", "enter")
+            await until(pilot, lambda: len(service.jobs) == 3)
+        assert [request.draft for request in service.requests] == [None, "Bonjour", None]
+
+
 class TestTheRunInFlight:
     async def test_new_input_cancels_it_and_what_it_still_says_is_ignored(
         self, make_app: MakeApp, service: FakeService, clock: FakeClock

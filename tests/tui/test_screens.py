@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 from textual.pilot import Pilot
 
+from hymt_local.application import Application
 from hymt_local.events import Failed, ModelLoading, Origin, SegmentDone, TextDelta, TokenUsage
+from hymt_local.memory.history import History, Translation
+from hymt_local.paths import Paths
 from hymt_local.tui.compat import cell_widths_as
 from hymt_local.tui.terminal import Terminal
+from hymt_local.tui.views import View
+from tests.machines import machine
 from tests.tui.conftest import XTERM, MakeApp
-from tests.tui.driving import paste, screen_text, status, until
+from tests.tui.driving import app_of, at_rest, paste, screen_text, status, until
 from tests.tui.fakes import NOT_COVERED, FakeClock, FakeService, answer, finished, started
+from tests.tui.screens import PAST
 
 SIZES = [(80, 24), (120, 40)]
 ENGLISH = "Good morning! Where is the train station?\n\nI would like a table for two, please."
@@ -107,6 +115,47 @@ async def test_a_dialog(make_app: MakeApp, screen: SnapshotAssertion, keys: tupl
         await pilot.pause()
         drawn = screen_text(pilot.app)
         assert drawn == screen
+
+
+@pytest.mark.parametrize("language", ["en", "zh"])
+@pytest.mark.parametrize("view", [View.DOCUMENTS, View.HISTORY, View.MODELS, View.SETTINGS])
+async def test_a_view(
+    make_app: MakeApp,
+    screen: SnapshotAssertion,
+    paths: Paths,
+    monkeypatch: pytest.MonkeyPatch,
+    view: View,
+    language: str,
+) -> None:
+    monkeypatch.setattr(Application, "probe_machine", lambda self: machine(16, 6))
+    monkeypatch.setattr("hymt_local.tui.history_screen.day_text", lambda seconds: "2026-11-30 21:07")
+    monkeypatch.setattr(Paths, "config_file", Path("config.toml"))
+    history = History(paths.database)
+    for source, target, source_lang, target_lang in PAST:
+        history.add(Translation(source, target, source_lang, target_lang, "demo"))
+    history.close()
+    async with make_app(ui_language=language).run_test(size=SIZES[0]) as pilot:
+        await pilot.press(f"alt+{view.number}")
+        await until(pilot, lambda: app_of(pilot).view is view)
+        await at_rest(pilot)
+        await pilot.press("down", "down")
+        await at_rest(pilot)
+        await draw(pilot, screen, view)
+
+
+@pytest.mark.parametrize("size", [(20, 5), (40, 10), (60, 14)])
+async def test_a_small_terminal_keeps_what_counts(
+    make_app: MakeApp, service: FakeService, screen: SnapshotAssertion, size: tuple[int, int]
+) -> None:
+    async with make_app().run_test(size=size) as pilot:
+        await paste(pilot, ENGLISH)
+        await until(pilot, lambda: len(service.jobs) == 1)
+        answer(service.job, FRENCH)
+        await until(pilot, lambda: "Translated" in status(pilot))
+        await pilot.pause()
+        drawn = screen_text(pilot.app)
+        assert drawn == screen
+        assert "gare" in drawn
 
 
 async def test_dark_light_and_sixteen_colour_themes_have_the_colours_we_use(make_app: MakeApp) -> None:

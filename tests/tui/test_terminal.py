@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from hymt_local.paths import Paths
 from tests.tui.pty_program import PATIENCE_S, READY, REPOSITORY, Program
 
 pytestmark = pytest.mark.pty
@@ -61,12 +63,15 @@ def test_chinese_and_persian_typed_translated_and_the_terminal_left_clean(tmux: 
     tmux.press("Enter")
     tmux.type("می‌شود\u3000x")
     tmux.press("F5")
-    screen = tmux.until(lambda screen: screen.count("می‌شود\u3000x") == 2)
+    screen = tmux.until(lambda screen: "x\u3000\ufea9\ufeee\ufeb7" in screen)
+    assert screen.count("می‌شود\u3000x") == 1
     assert screen.count("你好，世界") == 2
     rows = screen.splitlines()
-    assert [row.count("│") for row in rows[2:26]] == [4] * 24
+    assert [row.count("│") for row in rows[3:26]] == [4] * 23
     assert "echo · test" in rows[27]
     assert "F5 Translate" in rows[29]
+    tmux.press("F4")
+    tmux.until(lambda screen: "last-translation.txt" in screen)
     tmux.press("C-q")
     screen = tmux.until(lambda screen: "status=" in screen)
     assert "status=0" in screen
@@ -123,3 +128,53 @@ def test_quitting_during_a_generation_returns_at_once_with_a_clean_terminal(prog
     for restored in (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l", b"\x1b[?2004l", b"\x1b[<u"):
         assert restored in app.written
     assert b"Traceback" not in app.written
+
+
+RESTORED = (b"\x1b[?1049l", b"\x1b[?25h", b"\x1b[?1000l", b"\x1b[?2004l", b"\x1b[<u", b"\x1b[8h")
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGHUP, 129)])
+def test_a_signal_ends_it_with_a_clean_terminal_and_the_text_kept(
+    program: Callable[..., Program], paths: Paths, number: int, status: int
+) -> None:
+    app = program("hang")
+    app.read_until(READY)
+    app.send(pasted("Hello"))
+    app.read_until(b"Reading")
+    app.send_signal(number)
+    assert app.wait() == status
+    assert [control for control in RESTORED if control not in app.written] == []
+    assert b"Traceback" not in app.written
+    assert paths.unsaved_text.read_text() == "Hello"
+
+
+def test_without_a_terminal_it_ends_and_the_text_is_kept(program: Callable[..., Program], paths: Paths) -> None:
+    app = program("hang")
+    app.read_until(READY)
+    app.send(pasted("Hello"))
+    app.read_until(b"Reading")
+    assert app.hang_up() == 129
+    assert paths.unsaved_text.read_text() == "Hello"
+
+
+def test_it_follows_the_terminal_down_to_a_stamp_and_back(program: Callable[..., Program]) -> None:
+    app = program("echo")
+    app.read_until(READY)
+    for columns, rows in ((20, 5), (1, 1), (200, 60), (80, 24)):
+        app.resize(columns, rows)
+    app.send(pasted("Hello"))
+    app.read_until(b"Translated in")
+    app.send(b"\x11")
+    assert app.wait() == 0
+    assert b"Traceback" not in app.written
+
+
+def test_a_hundred_thousand_characters_are_pasted_and_leave_the_program_usable(
+    program: Callable[..., Program],
+) -> None:
+    app = program("echo")
+    app.read_until(READY)
+    app.send_slowly(pasted("All human beings are born free. " * 3200))
+    app.read_until(b"Long text")
+    app.send(b"\x11")
+    assert app.wait() == 0

@@ -5,13 +5,14 @@ from __future__ import annotations
 import unicodedata
 
 import pytest
+from rich.cells import cell_len
 from textual.events import Key
 from textual.widgets import TextArea
 
 from hymt_local.errors import ErrorReport
 from hymt_local.events import Failed
 from hymt_local.tui.compat import cell_widths_as
-from hymt_local.tui.terminal import CellWidths, Terminal
+from hymt_local.tui.terminal import CellWidths, Terminal, with_rtl
 from tests.tui.conftest import KITTY, XTERM, MakeApp
 from tests.tui.driving import paste, screen_text, source, status, target, until
 from tests.tui.fakes import FakeClock, FakeService, answer, finished, started
@@ -199,3 +200,29 @@ class TestRightToLeft:
         async with make_app(live=False).run_test() as pilot:
             await paste(pilot, "שלום")
             assert "\u200e" not in screen_text(pilot.app)
+
+
+async def test_a_terminal_that_reorders_nothing_gets_right_to_left_rows_as_they_are_seen(
+    make_app: MakeApp, service: FakeService
+) -> None:
+    async with make_app(target_lang="ar").run_test(size=(100, 12)) as pilot:
+        await paste(pilot, "Hello")
+        await until(pilot, lambda: len(service.jobs) == 1)
+        answer(service.job, "سلام عليكم (أهلا)")
+        await until(pilot, lambda: target(pilot).shown.startswith("سلام"))
+        await pilot.pause()
+        (row,) = [row for row in screen_text(pilot.app).splitlines() if "\ufe8d" in row or "\ufefc" in row]
+        assert row.endswith("\ufeb3\ufefc\u2060\ufee1"[::-1] + " │") or "\ufeb3 │" in row
+        assert cell_len(row) == 100
+        assert pilot.app.clipboard == ""
+        await pilot.press("f4")
+        await until(pilot, lambda: "OSC 52" in status(pilot))
+        assert pilot.app.clipboard == "سلام عليكم (أهلا)"
+
+
+@pytest.mark.parametrize(
+    ("setting", "reorders", "mode"),
+    [("auto", True, "terminal"), ("auto", False, "visual"), ("off", True, "off"), ("visual", True, "visual")],
+)
+def test_who_orders_right_to_left_rows(setting: str, reorders: bool, mode: str) -> None:
+    assert with_rtl(Terminal(has_bidi=reorders), setting).rtl == mode  # type: ignore[arg-type]

@@ -106,6 +106,11 @@ def test_a_cue_without_words_has_no_unit(text: str) -> None:
     assert [unit.id for unit in cue(text).units] == ["cue-2"]
 
 
+def test_d_6_thousands_of_tags_are_not_taken_off_one_by_one() -> None:
+    (unit, _) = cue("<b>" * 50_000 + "End").units
+    assert unit.source.text.endswith("<b>End")
+
+
 def test_d_1_a_damaged_file_keeps_every_byte_and_loses_no_text() -> None:
     data = (GOLDEN / "srt/damaged.srt").read_bytes()
     document = SrtFormat().read(data, LANGUAGES)
