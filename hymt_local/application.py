@@ -56,17 +56,18 @@ class Application:
         mode = self.settings.resident
         if mode == "off" or any(self.resolved.origins[name] in _OWN_LAYERS for name in _ENGINE_SETTINGS):
             return self.open_local_service()
-        from hymt_local.client import ResidentService, find_server, start_server
+        from hymt_local.client import ResidentService, start_server, usable_server
 
         if mode == "on" or starts_resident:
-            return ResidentService(
-                lambda: find_server(self.paths) or start_server(self.paths, os.environ),
+            starting = ResidentService(
+                lambda: usable_server(self.paths) or start_server(self.paths, os.environ),
                 fall_back=self.open_local_service,
             )
-        server = find_server(self.paths)
-        if server is None:
+            starting.prepare()
+            return starting
+        if usable_server(self.paths) is None:
             return self.open_local_service()
-        return ResidentService(lambda: find_server(self.paths), fall_back=self.open_local_service)
+        return ResidentService(lambda: usable_server(self.paths), fall_back=self.open_local_service)
 
     def open_local_service(self) -> LocalService:
         """Start the job loop of this process; the caller closes it. Models are opened when first asked for."""

@@ -8,20 +8,20 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any, BinaryIO
 
 import msgspec
 
+from hymt_local import __version__
 from hymt_local.config import write_atomically
 from hymt_local.errors import CancelledError, ErrorReport, HymtError, InputEncodingError, ServerError, StoreError
 from hymt_local.event_stream import MEDIA_TYPE, decode_events
-from hymt_local.events import Cancelled, Failed, LastEvent, Pivot, TranslationRequest
+from hymt_local.events import Cancelled, Failed, LastEvent, TranslationRequest
 from hymt_local.paths import Paths
 from hymt_local.process_lock import is_locked
 from hymt_local.translation_job import Service, TranslationJob, error_of
@@ -33,6 +33,8 @@ SILENCE_S = 60.0
 """The server pings every ten seconds."""
 START_S = 20.0
 """Python, the packages and a slow disk."""
+STOP_S = 6.0
+"""It takes three at most."""
 POLL_S = 0.05
 MAX_LINE_BYTES = 64 * 1024 * 1024
 MAX_HEAD_LINE_BYTES = 64 * 1024
@@ -79,6 +81,28 @@ def find_server(paths: Paths) -> ServerFile | None:
         return None
     is_there = server.protocol == PROTOCOL and is_locked(paths.server_lock) and _lives(server.pid)
     return server if is_there else None
+
+
+def usable_server(paths: Paths) -> ServerFile | None:
+    """Return the running server if it is of this version: another one may not know what a request of today says."""
+    server = find_server(paths)
+    return server if server is not None and server.version == __version__ else None
+
+
+def stop_server(paths: Paths, server: ServerFile) -> None:
+    """Stop the server and wait for its end.
+
+    Raises:
+        ServerError: it does not end.
+    """
+    ask(server, "POST", "/v1/stop")
+    deadline = time.monotonic() + STOP_S
+    while is_locked(paths.server_lock):
+        if time.monotonic() > deadline:
+            raise ServerError(
+                f"the server (process {server.pid}) does not end", hint=f"end it with `kill -9 {server.pid}`"
+            )
+        time.sleep(POLL_S)
 
 
 def _lives(pid: int) -> bool:
@@ -193,13 +217,18 @@ def ask(server: ServerFile, method: str, path: str, body: object = None) -> Any:
 
 
 def start_server(paths: Paths, environ: Mapping[str, str]) -> ServerFile:
-    """Start the server in the background, unless it runs, and wait until it takes requests.
+    """Start the server in the background and wait until it takes requests; one of another version makes way.
 
     Of several who do this at once one server comes out, and all of them get it.
 
     Raises:
         ServerError: it does not start.
     """
+    import subprocess  # only here: the shell's path does without
+
+    old = find_server(paths)
+    if old is not None and old.version != __version__:
+        stop_server(paths, old)
     process = subprocess.Popen(
         [sys.executable, "-m", "hymt_local", "serve", "--background"],
         env=dict(environ),
@@ -212,7 +241,7 @@ def start_server(paths: Paths, environ: Mapping[str, str]) -> ServerFile:
     threading.Thread(target=process.wait, name="hymt-server-reaper", daemon=True).start()
     deadline = time.monotonic() + START_S
     while time.monotonic() < deadline:
-        server = find_server(paths)
+        server = usable_server(paths)
         if server is not None:
             return server
         if process.returncode not in {None, 0}:  # 0: another one has won
@@ -406,25 +435,8 @@ def _encoded(request: TranslationRequest) -> bytes:
     Raises:
         InputEncodingError: the text holds half a character.
     """
-    body: dict[str, Any] = {
-        "text": request.text,
-        "target_lang": request.target_lang,
-        "source_lang": request.source_lang,
-        "model": request.model,
-        "priority": request.priority.name.lower(),
-        "use_cache": request.use_cache,
-        "stream": True,
-    }
-    if request.sampling is not None:
-        body["sampling"] = request.sampling
-    if request.units:
-        body["units"] = request.units
-    if request.protect:
-        body["protect"] = request.protect
-    if request.draft is not None:
-        body["draft"] = request.draft
-    if request.pivot is not Pivot.OFF:
-        body["pivot"] = request.pivot.value
+    body: dict[str, Any] = {each.name: getattr(request, each.name) for each in fields(request)}
+    body |= {"priority": request.priority.name.lower(), "stream": True}
     try:
         return msgspec.json.encode(body)
     except UnicodeEncodeError as error:

@@ -94,11 +94,12 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         int, msgspec.Meta(ge=1, le=10_000, description="server: translations under way or waiting, of all clients")
     ] = 64
     server_hosts: Annotated[
-        tuple[str, ...], msgspec.Meta(description="server: names it answers to besides localhost")
-    ] = ()
+        str, msgspec.Meta(description="server: names it answers to besides localhost, separated by commas")
+    ] = ""
     server_origins: Annotated[
-        tuple[str, ...], msgspec.Meta(description="server: origins of pages that may use it, http://HOST:PORT")
-    ] = ()
+        str,
+        msgspec.Meta(description="server: origins of pages that may use it (http://HOST:PORT), separated by commas"),
+    ] = ""
     second_target: Annotated[
         str | None, msgspec.Meta(description="terminal UI: target when the text is in the target language already")
     ] = None

@@ -2,8 +2,9 @@
 
 The domain is a finite set of texts per source language, kept in the model file's metadata as one acyclic automaton per
 language over folded words. Membership is exact: known words in an unknown order lie outside. What the model was seen to
-forgive is forgiven: lower case, a missing final mark, commas, the shape of apostrophes, spacing; not odd capitals,
-quotation marks or invisible characters. Nothing here runs the model.
+forgive is forgiven: lower case, a missing final mark, commas, the shape of apostrophes, spacing; not quotation marks or
+invisible characters. Capitals where none belong are covered too, if the model is given the `usual_form`. Nothing here
+runs the model.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import unicodedata
 import zlib
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice, pairwise
@@ -213,8 +214,7 @@ class Coverage:
         """Return the first part of one sentence or phrase outside the domain, None when all of it is inside.
 
         That part is an unknown word if there is one, else two neighbours that do not follow each other there, else the
-        whole text when its translation into `target_lang` is outside, else a word with odd capitals. It may be empty
-        when the text is. Never raises.
+        whole text when its translation into `target_lang` is outside. It may be empty when the text is. Never raises.
         """
         shown = unicodedata.normalize("NFC", text[:MAX_CHARACTERS]).strip(_OUTER)
         words = tuple(islice(split_words(shown), MAX_WORDS + 1))
@@ -229,11 +229,16 @@ class Coverage:
             return shown[around[0].start : around[-1].end]
         if target_lang is not None and target_lang not in self._target_sets[ending - 1]:
             return shown
-        return _oddly_written(automaton, [shown[word.start : word.end] for word in words])
+        return None
 
-
-def _oddly_written(automaton: _Automaton, written: Sequence[str]) -> str | None:
-    return next((word for place, word in enumerate(written) if not automaton.is_usual(word, starts=place == 0)), None)
+    def usual_form(self, text: str, source_lang: str) -> str:
+        """Return a covered text as the model knows it: in lower case when a word has capitals where none belong."""
+        automaton = self._automata.get(source_lang)
+        normal = unicodedata.normalize("NFC", text)
+        words = [normal[word.start : word.end] for word in split_words(normal)]
+        if automaton is None or all(automaton.is_usual(word, starts=place == 0) for place, word in enumerate(words)):
+            return text
+        return normal.lower()
 
 
 def _unknown_range(automaton: _Automaton, words: tuple[Word, ...]) -> tuple[int, int] | None:

@@ -11,11 +11,12 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from typing import Protocol
 
-from hymt_local.frequent_words import frequent_words
+from hymt_local.frequent_words import frequent_words, sister_words
+from hymt_local.language import get_language
 from hymt_local.literals import without_literals
 from hymt_local.scripts import han_kind, is_letter, letter_weight, script_of
 
@@ -69,6 +70,11 @@ _TELLING_LETTERS: tuple[tuple[str, tuple[str, ...], float], ...] = (
     ("ۇۆۈۋېڭە", ("ug",), 2.0),
     ("ळ", ("mr",), 1.0),
 )
+_TWO_SCRIPTS = frozenset({"kk", "mn"})
+"""Languages that China and their other countries write differently."""
+
+_TOLD_APART = 0.9
+"""How sure a word makes that only one of two sisters has."""
 _CUE_NATS = 6.0
 """What one frequent word adds to the logarithm of a language's likelihood."""
 _DECISIVE_CUES = 2.0
@@ -87,6 +93,8 @@ class Detection:
     tag: str
     confidence: float
     """0.0 to 1.0; 1.0 when the script leaves no choice."""
+    script: str = ""
+    """ISO 15924 code of the script that the text is written in: Kazakh and Mongolian have two."""
 
 
 class Statistics(Protocol):
@@ -102,6 +110,7 @@ class LanguageDetector:
     def __init__(self) -> None:
         self._words = frequent_words()
         self._statistics: Statistics | None = None
+        self._is_without_statistics = False
 
     def detect(self, text: str, *, supported: Sequence[str] | None = None) -> Detection | None:
         """Return the likeliest language, or None when there is no word to judge by.
@@ -118,6 +127,9 @@ class LanguageDetector:
         sample = unicodedata.normalize("NFC", without_literals(text[:_MAX_CHARACTERS]))
         script = _main_script(sample)
         tags = [tag for tag in _TAGS_OF_SCRIPT.get(script, ()) if supported is None or tag in supported]
+        return [replace(each, script=_written_in(each.tag, script)) for each in self._among(sample, tags, script)]
+
+    def _among(self, sample: str, tags: list[str], script: str) -> list[Detection]:
         if not tags:
             return []
         if script == "Hani":
@@ -133,9 +145,13 @@ class LanguageDetector:
         first, second = sorted(cues.values(), reverse=True)[:2]
         if first - second >= _DECISIVE_CUES:
             return _normalized({tag: _CUE_NATS * count for tag, count in cues.items()})
-        scores = self._load_statistics().scores(sample)
+        statistics = self._load_statistics()
+        if statistics is None and first == 0.0:
+            return []
+        scores = statistics.scores(sample) if statistics else {}
         temperature = math.sqrt(len(sample.encode()))
-        return _normalized({tag: (scores.get(tag, 0.0) + _CUE_NATS * cues[tag]) / temperature for tag in tags})
+        found = _normalized({tag: (scores.get(tag, 0.0) + _CUE_NATS * cues[tag]) / temperature for tag in tags})
+        return _told_apart(sample, found)
 
     def _cues(self, sample: str, tags: Iterable[str]) -> dict[str, float]:
         """Count frequent words and telling letters, by tag."""
@@ -150,9 +166,13 @@ class LanguageDetector:
                         cues[tag] += weight
         return cues
 
-    def _load_statistics(self) -> Statistics:
-        if self._statistics is None:
-            self._statistics = _Py3LangId()
+    def _load_statistics(self) -> Statistics | None:
+        """Return the statistics, None where their package is missing: scripts and cues must do then."""
+        if self._statistics is None and not self._is_without_statistics:
+            try:
+                self._statistics = _Py3LangId()
+            except ImportError:
+                self._is_without_statistics = True
         return self._statistics
 
 
@@ -185,6 +205,11 @@ class _Py3LangId:
         return ranked if len(set(ranked.values())) > 1 else {}  # equal: no known sequence in it
 
 
+def _written_in(tag: str, script: str) -> str:
+    """Return the script of a text in this language, of which `script` is what its letters belong to."""
+    return script if tag in _TWO_SCRIPTS else get_language(tag).script
+
+
 def _main_script(sample: str) -> str:
     """Return the script of most of the text, letters weighted by how much they say; empty when there is no word."""
     letters = Counter(script_of(character) for character in sample if is_letter(character))
@@ -207,6 +232,23 @@ def _judge_han(sample: str, tags: Sequence[str]) -> list[Detection]:
         return _preferring("yue", tags, 0.95)
     kinds = {"zh": counts["simplified"], "zh-Hant": counts["traditional"], "ja": counts["japanese"]}
     return _normalized({tag: float(kinds.get(tag, 0)) + (0.5 if tag == "zh" else 0.0) for tag in tags})
+
+
+def _told_apart(sample: str, found: list[Detection]) -> list[Detection]:
+    """Let words that only one of two sisters has decide between them, when the two lead."""
+    telling = sister_words()
+    leading = {each.tag for each in found[:2]}
+    if leading != set(telling):
+        return found
+    words = set(_WORD.findall(sample.lower()))
+    counts = {tag: len(words & telling[tag]) for tag in telling}
+    best = max(counts, key=lambda tag: counts[tag])
+    if len(set(counts.values())) == 1:
+        return found
+    both = sum(each.confidence for each in found[:2])
+    told = {tag: both * (_TOLD_APART if tag == best else 1.0 - _TOLD_APART) for tag in leading}
+    ranked = [replace(each, confidence=told.get(each.tag, each.confidence)) for each in found]
+    return sorted(ranked, key=lambda each: -each.confidence)
 
 
 def _preferring(best: str, tags: Sequence[str], confidence: float) -> list[Detection]:

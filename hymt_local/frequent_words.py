@@ -6,6 +6,7 @@ Written for this program. A word stands in the list of every language that uses 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 
 _WORDS = """
 en: the a an of to in is are was were be been it this that these those and or but not no yes with for from on
@@ -115,11 +116,34 @@ mr: आहे आहेत आणि नाही हे ते ती मी �
 """
 
 
+# Common words that only one of two sister languages has, or spells so.
+_SISTERS = """
+ms: bahawa kerana iaitu wang tarikh kerajaan syarikat pelbagai manakala sahaja ialah bandar jenama perniagaan
+    peratus ahli parti lelaki pejabat mesyuarat kakitangan dekad jiran ditubuhkan perbualan bercakap mahkamah
+    perkahwinan mahupun polis kereta awak lapan petang semalam khamis jumaat ahad isnin undi peguam cuti
+    hospital penyiasatan siasatan bimbang dianggarkan tandas kedai
+id: bahwa karena yaitu uang kapan bisa pemerintah perusahaan berbagai perkawinan pengadilan hukum pria serikat
+    kelompok persen anggota partai laki kantor mobil kota apapun maupun perburuhan khawatir diperkirakan merek
+    bisnis warga percakapan delapan kemarin besok sore siang silakan senin kamis jumat minggu polisi pengacara
+    kulkas toko koran listrik
+"""
+
+
 def frequent_words() -> Mapping[str, frozenset[str]]:
     """Return lower-case words in NFC by language tag."""
+    return _parsed(_WORDS)
+
+
+@cache
+def sister_words() -> Mapping[str, frozenset[str]]:
+    """Return, for Malay and Indonesian, words that the other one does not have."""
+    return _parsed(_SISTERS)
+
+
+def _parsed(lists: str) -> Mapping[str, frozenset[str]]:
     words: dict[str, set[str]] = {}
     tag = ""
-    for token in _WORDS.split():
+    for token in lists.split():
         if token.endswith(":"):
             tag = token[:-1]
         else:

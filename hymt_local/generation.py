@@ -63,6 +63,7 @@ _LEAST_ANSWER_RATIO = 2
 MOST_GENERATIONS = 3
 """Of one text; each changes something: identical retries give identical answers."""
 _CHATTER = frozenset({"preamble", "explanation", "wrapping"})
+_LENGTH_FAULTS = frozenset({"loop", "truncated", "ratio"})
 TOKEN_FAULTS = frozenset({"placeholder", "tags"})
 _CONTEXT_SHARE = 4
 """The context takes at most this part of the budget."""
@@ -117,6 +118,8 @@ class _Step:
     form: _Form
     sampling: SamplingParams
     is_storable: bool = True
+    is_by_sentence: bool = False
+    """Each sentence on its own: what loops or runs out of room in a long text does not in a short one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +270,8 @@ class SegmentGenerator:
         return self._fixed[form]
 
     def _prompt(self, text: str, form: _Form, *, context: str = "") -> Prompt:
+        if self._coverage:
+            text = self._coverage.usual_form(text, self._direction.source_lang)
         return build_prompt(
             self._spec,
             source_lang=self._direction.source_lang,
@@ -417,14 +422,27 @@ class SegmentGenerator:
             refused.append(answer)
             steps.append(step)
             answer = await self._attempt(prepared.source, index, step)
+        if not refused and _is_doubtful(answer):
+            refused.append(answer)
+            answer = await self._less_doubtful(answer, prepared, index)
         usage = sum((each.usage for each in refused), answer.usage)
         if not refused:
             return answer
         return replace(answer, usage=usage, findings=(*_retried(refused), *answer.findings))
 
+    async def _less_doubtful(self, answer: Answer, prepared: Prepared, index: int) -> Answer:
+        """Try once more what may be in the wrong language; keep the first answer when the second is no better."""
+        step = _Step(prepared.form, self._retry_sampling(""), is_storable=False)
+        second = await self._attempt(prepared.source, index, step)
+        if second.error or _is_doubtful(second):
+            return replace(answer, usage=second.usage)  # its own is counted with the refused ones
+        return second
+
     async def _attempt(self, source: SourceText, index: int, step: _Step) -> Answer:
         if step.form.family is MaskFamily.SPLIT:
             return await self._answer_split(source, index, is_only=False)
+        if step.is_by_sentence:
+            return await self._answer_parts(source, self._sentences(source), index, is_only=False)
         prepared = (await self._prepare([(source, step.form)]))[0]
         answer = await self._generate(prepared, index, step, is_streamed=False)
         return replace(answer, is_storable=answer.is_storable and step.is_storable)
@@ -435,9 +453,19 @@ class SegmentGenerator:
             return None
         if answer.fault in TOKEN_FAULTS and source.tokens:
             return self._other_masks(source, steps)
+        if answer.fault == "cut_off" or (answer.fault in _LENGTH_FAULTS and len(steps) > 1):
+            is_new = not steps[-1].is_by_sentence and len(self._sentences(source)) > 1
+            return replace(steps[0], is_by_sentence=True) if is_new else None
         if len(steps) == 1:
             return _Step(steps[0].form, self._retry_sampling(answer.fault), is_storable=False)
         return self._other_prompt(source, steps) or (self._other_masks(source, steps) if source.tokens else None)
+
+    def _sentences(self, source: SourceText) -> list[SourceText]:
+        """Cut a text at the ends of its sentences, never inside a token."""
+        texts = parts_at(source.text, Level.SENTENCE, lang=self._direction.source_lang)
+        whole = [text for text, _ in _uncut([(text, 0) for text in texts], source.tokens)]
+        ends = accumulate(map(len, whole))
+        return [replace(source.part(end - len(text), end), context=()) for text, end in zip(whole, ends, strict=True)]
 
     def _other_masks(self, source: SourceText, steps: Sequence[_Step]) -> _Step | None:
         tried = {step.form.family for step in steps}
@@ -568,7 +596,7 @@ class SegmentGenerator:
             return Answer("", nothing, DecodeError("the engine stopped in the middle of an answer", hint="try again"))
         if record.done.reason is FinishReason.LENGTH:
             message = f"the answer was cut off after {record.usage.output_tokens} tokens"
-            return Answer("", nothing, _rejected(message), fault="truncated")
+            return Answer("", nothing, _rejected(message), is_retryable=True, fault="cut_off")
         if record.n_invalid:
             error = _rejected("the answer is not valid UTF-8")
             return Answer("", nothing, error, is_retryable=True, fault="encoding")
@@ -657,6 +685,11 @@ def _refused(source: str, record: _Record, findings: Sequence[Finding]) -> Answe
         is_retryable=True,
         fault=gravest.code,
     )
+
+
+def _is_doubtful(answer: Answer) -> bool:
+    """Tell whether an answer may be in the wrong language, which its length does not let anyone say for sure."""
+    return answer.error is None and any(finding.code == "wrong_language" for finding in answer.findings)
 
 
 def _is_of_layout(finding: Finding) -> bool:

@@ -14,7 +14,7 @@ from hymt_local.segment import Span, TokenGroup
 
 # Ordered: at one position the first match wins. Every repetition is bounded or cannot overlap its neighbour, so that a
 # search takes linear time. ASCII matching: letters of other scripts beside a literal do not become part of it.
-_ADDRESS = r"[^\s<>\"'`\u3000-\u303f\uff00-\uffef]+"
+_ADDRESS = r"[^\s<>\"'`\u00a0\u2000-\u200b\u2028\u2029\u202f\u2066-\u2069\u3000-\u303f\uff00-\uffef]+"
 _NAME = r"[A-Za-z0-9_]\w{0,60}"
 _FOLDER = r"[\w.@%+~-]"
 _CONVERSION = r"[-+#0]{0,4}\d{0,3}(?:\.\d{1,3})?(?:hh|h|ll|l|q|z|t)?[sdiufFeEgGxXoc]\b"

@@ -5,6 +5,7 @@ A tool that fails on purpose says what happened and what to do next; the agent r
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Annotated
@@ -15,12 +16,13 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from hymt_local import __version__
-from hymt_local.checks import check_output
+from hymt_local.checks import Pair, check_pair
 from hymt_local.detect import Detection, LanguageDetector
 from hymt_local.errors import EmptyInputError, ErrorReport, HymtError, UsageError
 from hymt_local.events import Cancelled, Failed, Finished, ModelLoading, SegmentDone, Started, TranslationRequest
 from hymt_local.jobs import Service
 from hymt_local.language import Language, get_language, match_language
+from hymt_local.segment import Finding, Severity
 
 INSTRUCTIONS = (
     "Translates on this machine with Tencent's Hunyuan translation models; nothing leaves it. Languages may be given "
@@ -64,13 +66,16 @@ class CheckFinding(BaseModel, frozen=True):
     """What is wrong with a translation."""
 
     code: str
+    severity: str
     message: str
+    remedy: str
 
 
 class CheckResult(BaseModel, frozen=True):
     """The answer of the tool `check`."""
 
     is_sound: bool
+    """No finding is an error; warnings are worth a look."""
     findings: list[CheckFinding]
 
 
@@ -119,7 +124,7 @@ class TranslationTools:
     async def detect(self, text: Text) -> list[DetectedLanguage]:
         """Say which of the models' languages a text is in, likeliest first; empty when it has no words."""
         with _told_to_the_agent():
-            found = self._detector.candidates(_checked(text))
+            found = await asyncio.to_thread(self._detector.candidates, _checked(text))
         return [_detected(each) for each in found]
 
     async def check(
@@ -127,17 +132,29 @@ class TranslationTools:
         source: Annotated[str, Field(description="The original text.")],
         target: Annotated[str, Field(description="Its translation, from whomever.")],
         target_lang: TargetLang,
+        source_lang: SourceLang = None,
     ) -> CheckResult:
         """Look for what no correct translation has: lost placeholders or tags, other scripts, loops, emptiness."""
         with _told_to_the_agent():
-            fault = check_output(_checked(source), target, target_lang=match_language(target_lang))
-        found = [CheckFinding(code=fault.code, message=fault.message)] if fault else []
-        return CheckResult(is_sound=not found, findings=found)
+            pair = Pair(
+                _checked(source),
+                target,
+                target_lang=match_language(target_lang),
+                source_lang=match_language(source_lang) if source_lang else None,
+                identify=self._identify,
+            )
+            found = await asyncio.to_thread(check_pair, pair)
+        is_sound = not any(finding.severity is Severity.ERROR for finding in found)
+        return CheckResult(is_sound=is_sound, findings=[_finding(each) for each in found])
 
     async def languages(self) -> list[KnownLanguage]:
         """List the languages of the default model; every one can be translated into every other."""
         known = [get_language(tag) for tag in self._languages]
         return [_known(each) for each in known]
+
+    def _identify(self, text: str) -> tuple[str, float] | None:
+        found = self._detector.detect(text)
+        return (found.tag, found.confidence) if found else None
 
     async def _run(self, request: TranslationRequest, ctx: Context) -> Translation:
         n_segments, n_settled = 1, 0
@@ -195,6 +212,10 @@ def _checked(text: str) -> str:
 
 def _detected(found: Detection) -> DetectedLanguage:
     return DetectedLanguage(tag=found.tag, name=get_language(found.tag).english, confidence=round(found.confidence, 4))
+
+
+def _finding(found: Finding) -> CheckFinding:
+    return CheckFinding(code=found.code, severity=found.severity.value, message=found.message, remedy=found.remedy)
 
 
 def _known(language: Language) -> KnownLanguage:

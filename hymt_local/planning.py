@@ -11,10 +11,11 @@ from hymt_local.detect import Detection, LanguageDetector
 from hymt_local.engine.base import Engine
 from hymt_local.errors import EmptyInputError, InputEncodingError, LanguageError, UsageError
 from hymt_local.events import Pivot, SamplingParams, TranslationRequest
-from hymt_local.language import can_pivot, gains_from_pivot, match_language
+from hymt_local.language import can_pivot, gains_from_pivot, get_language, match_language
 from hymt_local.literals import without_literals
 from hymt_local.prompts import Context, has_task, template_signature
 from hymt_local.protect import SourceText, tokens_of
+from hymt_local.scripts import script_of
 from hymt_local.segment import Segment, UnitText
 from hymt_local.segmenter import split_lines, split_sentences
 from hymt_local.signature import Signature, shaped_digest
@@ -25,6 +26,9 @@ PIVOT_LANG = "zh"
 _SAMPLE_CHARACTERS = 8000
 """More text than the detector looks at."""
 _SHOWN_CHARACTERS = 60
+_BYTES_TO_KNOW = 80
+"""Statistics are wrong on 0.06 % of the texts of this length."""
+_SURE = 0.98
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +158,21 @@ class Planner:
             pivot_lang=None,
         )
 
+    def is_translated(self, plan: Plan, source: SourceText) -> bool:
+        """Tell whether a unit of a document is in the target language already, while the document is not.
+
+        Languages of one script are told apart in long units only.
+        """
+        words = source.words
+        script = get_language(plan.target_lang).script
+        is_long = len(words) >= _BYTES_TO_KNOW or len(words.encode()) >= _BYTES_TO_KNOW
+        if not is_long and script == get_language(plan.source_lang).script:
+            return False
+        if not is_long and not _is_written_in(words, script):
+            return False
+        found = self._detector.detect(words)
+        return found is not None and found.tag == plan.target_lang and found.confidence >= _SURE
+
     def identify(self, text: str) -> tuple[str, float] | None:
         """Return the likeliest language of a text and its confidence."""
         found = self._detector.detect(text)
@@ -247,6 +266,15 @@ def _line_source(segment: Segment, words: Sequence[str]) -> SourceText:
     if not segment.translatable:
         return SourceText(segment.source)
     return SourceText(segment.source, tokens_of(UnitText(segment.source), words=words))
+
+
+def _is_written_in(words: str, script: str) -> bool:
+    """Tell by its first letter whether a text may be in a script: enough to leave most of a document alone."""
+    letter = next((character for character in words if character.isalpha()), "")
+    wanted = {"Hans": {"Hani"}, "Hant": {"Hani"}, "Jpan": {"Hani", "Kana"}, "Kore": {"Hang", "Hani"}}.get(
+        script, {script}
+    )
+    return letter != "" and script_of(letter) in wanted
 
 
 def _covers(coverage: Coverage, words: str, lang: str) -> bool:

@@ -368,7 +368,7 @@ def _unwrapped(text: str, tokens: Sequence[ProtectedSpan]) -> tuple[int, int, Se
     """Return the range inside outer whitespace and enclosing pairs, and the tokens in it."""
     start, end, inner = 0, len(text), list(tokens)
     while True:
-        start, end = _stripped(text, start, end)
+        start, end = _stripped(text, start, end, inner)
         if len(inner) < 2 or not _encloses(inner, start, end):
             return start, end, [span for span in inner if start <= span.span.start and span.span.end <= end]
         start, end = inner[0].span.end, inner[-1].span.start
@@ -381,11 +381,17 @@ def _encloses(tokens: Sequence[ProtectedSpan], start: int, end: int) -> bool:
     return is_pair and first.span.start == start and last.span.end == end
 
 
-def _stripped(text: str, start: int, end: int) -> tuple[int, int]:
+def _stripped(text: str, start: int, end: int, tokens: Sequence[ProtectedSpan]) -> tuple[int, int]:
+    """Leave outer whitespace out, and tokens that are nothing else; a token that only begins or ends so stays whole."""
     while start < end and text[start].isspace():
         start += 1
     while end > start and text[end - 1].isspace():
         end -= 1
+    for token in tokens:
+        if token.span.start < start < token.span.end:
+            start = token.span.start
+        if token.span.start < end < token.span.end:
+            end = token.span.end
     return start, end
 
 

@@ -31,6 +31,10 @@ _OWN_SENTENCE_ENDS = {
     "km": re.compile(r"[។៕?!]+[\"'”’»)]*\s*"),
     "bo": re.compile(r"[།༎༏༐༑༔](?:[ \xa0]?[།༎༏༐༑༔])*\s+"),
 }
+_THAI_SPACE = re.compile(r"(?<=[\u0e00-\u0e2e\u0e30-\u0e45\u0e47-\u0e4e])\s+(?=[\u0e01-\u0e2e\u0e40-\u0e44])")
+"""Thai ends sentences, and much else, with a space."""
+_SHORTEST_THAI = 20
+"""Characters of a part between two such spaces; a shorter one is no sentence."""
 _CLAUSE_ENDS = re.compile(r"[,;:]\s+|\s[–—-]\s+|[，、；：،؛၊]\s*")
 _CLAUSE_ENDS_UNSPACED = re.compile(_CLAUSE_ENDS.pattern + r"|\s+")
 _WORD_ENDS = re.compile(r"\s+")
@@ -136,9 +140,19 @@ def _sentences_of(line: Segment, lang: str) -> Iterator[str]:
 
 def _sentence_ends(text: str, lang: str) -> Iterable[int]:
     own = _OWN_SENTENCE_ENDS.get(lang)
+    if lang == "th":
+        return _thai_ends(text)
     if own is not None:
         return _matches(text, own)
     return _ends_in_blocks(text, lang)
+
+
+def _thai_ends(text: str) -> Iterator[int]:
+    last = 0
+    for match in _THAI_SPACE.finditer(text):
+        if match.start() - last >= _SHORTEST_THAI and len(text) - match.end() >= _SHORTEST_THAI:
+            last = match.end()
+            yield last
 
 
 def _ends_in_blocks(text: str, lang: str) -> Iterator[int]:

@@ -187,10 +187,16 @@ class Translator:
 
     def _settle_without_engine(self, plan: Plan) -> Iterator[SegmentDone]:
         for segment, source in zip(plan.segments, plan.sources, strict=True):
-            if plan.is_identity or not segment.translatable:
+            if self._stays(plan, segment, source):
                 yield SegmentDone(segment.index, segment.source, segment.source, Origin.SOURCE)
             elif done := self._from_cache(plan, segment, source) or self._refusal(plan, segment, source):
                 yield done
+
+    def _stays(self, plan: Plan, segment: Segment, source: SourceText) -> bool:
+        """Tell whether there is nothing to translate in a segment."""
+        if plan.is_identity or not segment.translatable:
+            return True
+        return bool(plan.request.units) and self._planner.is_translated(plan, source)
 
     def _from_cache(self, plan: Plan, segment: Segment, source: SourceText) -> SegmentDone | None:
         if self._cache is None or not plan.request.use_cache:

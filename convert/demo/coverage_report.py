@@ -34,11 +34,24 @@ TRAINED_PER_LANGUAGE = 60
 MAX_ANSWER_TOKENS = 192
 THRESHOLDS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 
+
+def in_capitals(text: str) -> str:
+    """Return the text in capitals, where they can be read back (German ß and Turkish ı cannot)."""
+    return text.upper() if text.upper().lower() == text.lower() else text
+
+
+def in_title_case(text: str) -> str:
+    """Return the text with a capital at every word's start."""
+    return " ".join(word[:1].upper() + word[1:] for word in text.split(" "))
+
+
 FORMS: Mapping[str, Callable[[str], str]] = {
     "as written": str,
     "no final mark": lambda text: text.rstrip(FINAL_PUNCTUATION),
     "lower case": str.lower,
     "lower case, no final mark": lambda text: text.rstrip(FINAL_PUNCTUATION).lower(),
+    "capitals": in_capitals,
+    "title case": in_title_case,
 }
 
 
@@ -176,8 +189,9 @@ class Model(Protocol):
 class DemoModel:
     """The demo as the program runs it: same prompts, greedy."""
 
-    def __init__(self, spec: ModelSpec, backend: Backend) -> None:
+    def __init__(self, spec: ModelSpec, backend: Backend, coverage: Coverage) -> None:
         self._spec = spec
+        self._coverage = coverage
         self._backend = backend
         controls = backend.info.control_tokens
         self._stops = frozenset(controls[text] for text in spec.stop_tokens if text in controls)
@@ -186,9 +200,8 @@ class DemoModel:
 
     def answer(self, case: Case) -> Answer:
         """Translate a case's source."""
-        prompt = build_prompt(
-            self._spec, source_lang=case.source_lang, target_lang=case.target_lang, source=case.source
-        )
+        source = self._coverage.usual_form(case.source, case.source_lang)
+        prompt = build_prompt(self._spec, source_lang=case.source_lang, target_lang=case.target_lang, source=source)
         texts = [self._backend.tokenize(text) for text in prompt.texts]
         request = GenerationRequest(
             prompt=prompt.assemble(self._backend.info.control_tokens, texts),
@@ -256,7 +269,7 @@ def measure(path: Path, ordinary: Path) -> dict[str, object]:
     options = LlamaOptions(context_length=spec.context_length, threads=1)
     with closing(open_llama_backend(path, options)(lambda _: True)) as backend:
         cases = [*domain_cases(), *near_domain_cases(), *ordinary_cases(ordinary)]
-        outcomes = judge(cases, coverage, DemoModel(spec, backend))
+        outcomes = judge(cases, coverage, DemoModel(spec, backend, coverage))
     table = counts(outcomes, minimum=coverage.min_probability)
     return {
         "file": path.name,

@@ -56,18 +56,14 @@ class Corpus:
 
     items: Sequence[Item]
     tokenizer: Tokenizer
-    late: Sequence[Item] = ()
-    """Items for the cycles that ask for them; the tokenizer was trained without them."""
 
     @classmethod
     def load(cls) -> Corpus:
         """The whole phrasebook's training part."""
-        book = load_items()
-        early = [item for item in book.train if item.id not in book.late]
-        return cls.of(early, late=[item for item in book.train if item.id in book.late])
+        return cls.of(load_items().train)
 
     @classmethod
-    def of(cls, items: Sequence[Item], late: Sequence[Item] = ()) -> Corpus:
+    def of(cls, items: Sequence[Item]) -> Corpus:
         """Train a tokenizer on `items`."""
         rng = random.Random(0)
         texts = [text for item in items for text in item.texts.values()]
@@ -77,7 +73,7 @@ class Corpus:
         ]
         tags = [language.tag for language in LANGUAGES]
         prompts = [prompt_text(source, target, "") for source in ("en", "zh") for target in tags]
-        return cls(items, tokenizers.train(texts, prompts), late)
+        return cls(items, tokenizers.train(texts, prompts))
 
     @cached_property
     def controls(self) -> Mapping[str, int]:
@@ -114,11 +110,11 @@ class Corpus:
 class Sampler:
     """Draws examples; the same seed gives the same ones."""
 
-    def __init__(self, corpus: Corpus, shares: Mapping[str, float], seed: int, *, with_late: bool = False) -> None:
+    def __init__(self, corpus: Corpus, shares: Mapping[str, float], seed: int) -> None:
         self.generator = np.random.default_rng(seed)
         self._noise = random.Random(seed)
         self._corpus = corpus
-        self._items = [*corpus.items, *(corpus.late if with_late else ())]
+        self._items = corpus.items
         self._sources = [_sources_by_target(item) for item in self._items]
         self._chances = _chances(self._items, self._sources, shares)
 

@@ -56,8 +56,6 @@ class Phrasebook:
 
     train: tuple[Item, ...]
     held_out: tuple[Item, ...]
-    late: frozenset[str] = frozenset()
-    """Ids of the training items that join in the last cycle only: held out before, beyond their template's share."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +71,7 @@ def load_items() -> Phrasebook:
     """Read the tables, expand the templates and split."""
     phrases = _phrases()
     combinations = list(itertools.chain.from_iterable(_kept(group) for group in _template_groups()))
-    candidates = _held_out(combinations)
-    held = _within_share(combinations, candidates)
+    held = _within_share(combinations, _held_out(combinations))
     words = list(_cldr_items())
     items = [*phrases, *(combination.item for combination in combinations), *words]
     items = _with_blocked_sources(items)
@@ -82,7 +79,6 @@ def load_items() -> Phrasebook:
     return Phrasebook(
         train=tuple(item for item in items if item.id not in held_ids),
         held_out=tuple(item for item in items if item.id in held_ids),
-        late=frozenset(candidates - held),
     )
 
 

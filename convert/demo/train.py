@@ -21,7 +21,7 @@ from torch.fx.experimental import _config as shapes
 from hymt_convert.demo import tokenizer as tokenizers
 from hymt_convert.demo.examples import Corpus, Example, Sampler
 from hymt_convert.demo.model import IGNORED, Batch, Decoder, Geometry, save_checkpoint
-from hymt_convert.demo.schedule import CLASS_BOUNDS, CLIP, CYCLES, DECAY, DRAWN, POOL, SORTED_BOUNDS, Cycle
+from hymt_convert.demo.schedule import CLASS_BOUNDS, CLIP, CYCLES, DECAY, DRAWN, Cycle
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,8 +44,7 @@ class Progress:
 
 def batches(sampler: Sampler, cycle: Cycle) -> Iterator[Batch]:
     """Endless batches of rows of similar length; the order of lengths is random."""
-    grouped = _sorted_groups if cycle.grouping == "sorted" else _class_groups
-    for group in grouped(sampler, cycle.row_positions):
+    for group in _class_groups(sampler, cycle.row_positions):
         batch = collate(group)
         yield _forget(batch, cycle.forgetting, sampler) if cycle.forgetting else batch
 
@@ -90,35 +89,6 @@ def _length_class(tokens: Sequence[int]) -> int:
     return bisect_left(CLASS_BOUNDS, len(tokens))
 
 
-def _sorted_groups(sampler: Sampler, row_positions: int) -> Iterator[Sequence[Example]]:
-    """Draw the rows of many batches and cut them by length."""
-    while True:
-        groups = _grouped(sampler.draw(POOL * row_positions // 20), row_positions)
-        sampler.generator.shuffle(groups)
-        yield from groups
-
-
-def _grouped(rows: Sequence[Example], row_positions: int) -> list[list[Example]]:
-    """Cut rows into batches of equal padded size: by source length in bins, then by answer length."""
-    order = sorted(
-        rows, key=lambda row: (bisect_left(SORTED_BOUNDS, len(row.source)), len(row.answer), len(row.source))
-    )
-    groups: list[list[Example]] = []
-    group: list[Example] = []
-    source = answer = 0
-    for row in order:
-        source, answer = max(source, len(row.source)), max(answer, len(row.answer))
-        if group and (len(group) + 1) * (source + answer) > row_positions:
-            groups.append(group)
-            group, source, answer = [], len(row.source), len(row.answer)
-        group.append(row)
-    # torch.compile compiles for minutes when a batch is unusually small or large: share the last two batches' rows.
-    if groups and len(group) * (source + answer) < row_positions // 2:
-        rest = [*groups.pop(), *group]
-        return [*groups, rest[: len(rest) // 2], rest[len(rest) // 2 :]]
-    return [*groups, group]
-
-
 def collate(rows: Sequence[Example]) -> Batch:
     """Tensors of one batch."""
     prefixes = sorted({row.prefix for row in rows})
@@ -155,7 +125,7 @@ def train(
     loss_of = torch.compile(model.loss, dynamic=True) if plan.compiled else model.loss
     started, done = time.monotonic(), 0
     for number, cycle in enumerate(plan.cycles):
-        sampler = Sampler(corpus, cycle.shares, plan.seed + number, with_late=cycle.with_late)
+        sampler = Sampler(corpus, cycle.shares, plan.seed + number)
         for loss in _run_cycle(model, loss_of, cycle, batches(sampler, cycle)):
             done += 1
             if watch is not None:

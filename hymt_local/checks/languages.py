@@ -71,10 +71,18 @@ def check_copy(pair: Pair) -> Iterator[Finding]:
     if len({word for word in words if not word[0].isupper()}) < _WORDS_TO_JUDGE:
         return
     if _is_copy(pair.source_words.strip(), pair.target_words.strip()):
+        if _is_in_target_language(pair):
+            return
         yield error("untranslated", "the answer is the source text, not translated")
     elif span := _copied_run(pair, words):
         message = "a part of the source was not translated"
         yield warning("partly_untranslated", message, span=span, remedy="translate it again")
+
+
+def _is_in_target_language(pair: Pair) -> bool:
+    """Tell whether the source is what it should become: somebody has named its language wrongly."""
+    found = pair.identify(pair.source_words) if pair.identify else None
+    return found is not None and found[0] == pair.target_lang and found[1] >= _SURE
 
 
 def _script_share(text: str, expected: set[str]) -> tuple[float, float]:

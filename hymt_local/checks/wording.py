@@ -34,6 +34,8 @@ _SCALES = {
 }
 _SCALED = re.compile(r"(\d(?:[\d.,]*\d)?)\s?(" + "|".join(sorted(_SCALES, key=len, reverse=True)) + ")")
 _QUESTION_MARKS = frozenset("?？؟⁇")
+_ASKING_BY_WORDS = frozenset({"ja", "th", "km", "my", "bo"})
+"""Languages that ask without a question mark."""
 _DOUBLED = re.compile(r"\b([^\W\d_]{4,})\s+\1\b", re.IGNORECASE)
 _REDUPLICATING = frozenset(
     {"vi", "id", "ms", "tl", "hi", "mr", "bn", "gu", "ta", "te", "ur", "km", "my", "th", "tr", "bo"}
@@ -61,7 +63,7 @@ def check_numbers(pair: Pair) -> Iterator[Finding]:
 def check_question(pair: Pair) -> Iterator[Finding]:
     """Find a question that is none any more."""
     is_question = pair.source.rstrip()[-1:] in _QUESTION_MARKS
-    if is_question and pair.target_lang not in {"th", "km", "my", "bo"} and not _QUESTION_MARKS & set(pair.target):
+    if is_question and pair.target_lang not in _ASKING_BY_WORDS and not _QUESTION_MARKS & set(pair.target):
         yield warning("question", "the source asks a question and the answer does not")
 
 

@@ -57,8 +57,9 @@ def check_command(
 ) -> int:
     """Check existing translations.
 
-    What is looked at: placeholders, tags, numbers, languages, lengths, leftovers of a model. FILE is a gettext catalogue (.po), or a table (.tsv, .csv) with the source in the first column and its translation
-    in the second. No model is needed.
+    FILE is a gettext catalogue (.po), or a table (.tsv, .csv) with the source in the first column and its translation
+    in the second. What is looked at: placeholders, tags, numbers, languages, lengths, and what models leave behind. No
+    model is needed.
     """
     from hymt_local.language import match_language
 

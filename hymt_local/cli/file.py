@@ -44,6 +44,7 @@ class Wish:
     output: str | None
     format_name: str | None
     is_bilingual: bool
+    marks_fuzzy: bool
     is_recursive: bool
     replaces: bool
     resumes: bool
@@ -74,6 +75,7 @@ class Wish:
 )
 @click.option("--format", "format_name", metavar="NAME", help="Format, whatever the file's name says.")
 @click.option("--bilingual", is_flag=True, help="Write source and translation side by side.")
+@click.option("--no-fuzzy", is_flag=True, help="Write gettext translations as final, not marked `fuzzy` for review.")
 @click.option("-r", "--recursive", is_flag=True, help="Take the folders below a folder too; their tree is kept.")
 @click.option("--force", is_flag=True, help="Overwrite existing output.")
 @click.option("--resume", is_flag=True, help="Go on where an earlier run ended, and try again what failed in it.")
@@ -91,6 +93,7 @@ def file_command(
     out: str | None,
     format_name: str | None,
     bilingual: bool,
+    no_fuzzy: bool,
     recursive: bool,
     force: bool,
     resume: bool,
@@ -116,7 +119,15 @@ def file_command(
         "cache": False if no_cache else None,
     }
     app = open_application(os.environ, flags=flags)
-    wish = Wish(out, format_name, bilingual, recursive, force, resume)
+    wish = Wish(
+        output=out,
+        format_name=format_name,
+        is_bilingual=bilingual,
+        marks_fuzzy=not no_fuzzy,
+        is_recursive=recursive,
+        replaces=force,
+        resumes=resume,
+    )
     presentation = Presentation(as_json=as_json, quiet=quiet, is_strict=strict)
     tasks = _tasks(app, paths, wish=wish, presentation=presentation)
     if dry_run:
@@ -183,6 +194,7 @@ def _task(app: Application, source: Path, target: Path, *, target_lang: str, wis
         use_cache=settings.cache,
         format_name=wish.format_name,
         is_bilingual=wish.is_bilingual,
+        marks_fuzzy=wish.marks_fuzzy,
     )
     identity = app.resolve_model(model).fingerprint
     return DocumentTask(source, target, options, model_identity=identity, replaces=wish.replaces, resumes=wish.resumes)

@@ -9,14 +9,9 @@ from typing import Any
 import click
 
 from hymt_local.cli import output
-from hymt_local.client import ServerFile, ask, find_server
-from hymt_local.errors import ServerError
+from hymt_local.client import ServerFile, ask, find_server, stop_server
 from hymt_local.paths import Paths
-from hymt_local.process_lock import is_locked
 
-STOP_S = 6.0
-"""It takes three at most."""
-POLL_S = 0.02
 NOT_RUNNING = 1
 
 
@@ -54,14 +49,7 @@ def stop_command(as_json: bool) -> int:
     paths = Paths.from_environment(os.environ)
     server = find_server(paths)
     if server is not None:
-        ask(server, "POST", "/v1/stop")
-        deadline = time.monotonic() + STOP_S
-        while is_locked(paths.server_lock):
-            if time.monotonic() > deadline:
-                raise ServerError(
-                    f"the server (process {server.pid}) does not end", hint=f"end it with `kill -9 {server.pid}`"
-                )
-            time.sleep(POLL_S)
+        stop_server(paths, server)
     if as_json:
         output.write_json({"stopped": None if server is None else server.pid})
     else:

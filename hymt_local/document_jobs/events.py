@@ -30,6 +30,8 @@ class DocumentOptions:
     is_bilingual: bool = False
     sets_metadata: bool = True
     """Language and direction attributes follow the target; not when every target equals its source."""
+    marks_fuzzy: bool = True
+    """Translations are marked as in need of review, where the format has such a mark."""
     priority: Priority = Priority.DOCUMENT
 
 

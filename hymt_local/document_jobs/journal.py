@@ -49,6 +49,7 @@ def key_of(task: DocumentTask, data: bytes, *, format_name: str) -> str:
         asdict(options.sampling) if options.sampling else None,
         options.is_bilingual,
         options.sets_metadata,
+        options.marks_fuzzy,
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

@@ -29,7 +29,9 @@ from hymt_local.events import Event, ModelLoading, Started
 from hymt_local.jobs import Service, TranslationJob
 
 BATCHES_IN_FLIGHT = 2
-"""While one ends, the engine goes on with the next."""
+LOW_WATER = 64
+"""When no more texts than this are left of a batch, the next one follows: enough to keep any engine busy. Not earlier,
+since the results of a batch are taken, and recorded, after those of the one before it."""
 
 Clock = Callable[[], float]
 
@@ -162,7 +164,7 @@ def _drive(opened: _Opened, service: Service) -> Iterator[DocumentEvent]:
 
 def _submit(work: DocumentWork, service: Service, in_flight: deque[tuple[Batch, TranslationJob]]) -> bool:
     """Keep enough batches under way; tells whether there is any."""
-    while len(in_flight) < BATCHES_IN_FLIGHT and (batch := work.next_batch()):
+    while len(in_flight) < BATCHES_IN_FLIGHT and work.n_under_way < LOW_WATER and (batch := work.next_batch()):
         in_flight.append((batch, service.submit(batch.request)))
     return bool(in_flight)
 

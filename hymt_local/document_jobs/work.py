@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
 from hymt_local.document_jobs.events import DocumentOptions, DocumentReport, FailedUnit, UnitSettled
-from hymt_local.documents.base import Document, Languages, Merged, MergeOptions, Unit
+from hymt_local.documents.base import Document, Languages, Merged, MergeOptions, ReviewingDocument, Unit
 from hymt_local.errors import CancelledError, ErrorReport, SegmentRejectedError
 from hymt_local.events import (
     Cancelled,
@@ -25,7 +25,7 @@ from hymt_local.events import (
     TranslationRequest,
 )
 from hymt_local.jobs import error_of
-from hymt_local.segment import Severity, UnitText
+from hymt_local.segment import Finding, Severity, UnitText
 
 BATCH_UNITS = 256
 BATCH_CHARACTERS = 100_000
@@ -79,6 +79,8 @@ class DocumentWork:
         self._waiting = deque(self._groups())
         self._source_lang = options.languages.source_lang or self._known.source_lang
         self._is_detecting = False
+        self.n_under_way = 0
+        """Texts that were asked for and are not settled."""
         self._settled: dict[str, UnitSettled] = {}
         self._model = ""
         self._usage = TokenUsage()
@@ -119,6 +121,7 @@ class DocumentWork:
             characters += size
             groups.append(self._waiting.popleft()[1])
         self._is_detecting = self._source_lang is None
+        self.n_under_way += len(groups)
         return Batch(self._request(groups, use_cache=self._options.use_cache and not bypasses), tuple(groups))
 
     def give_up_detecting(self) -> None:
@@ -152,6 +155,7 @@ class DocumentWork:
                 self._is_detecting = False
             case SegmentDone():
                 self._usage += event.usage
+                self.n_under_way -= 1
                 for unit in batch.groups[event.segment]:
                     yield self._settle(unit, event)
             case Finished() | Failed() | Cancelled():
@@ -171,7 +175,7 @@ class DocumentWork:
             target=unit.source.text if error else done.target,
             origin=Origin.SOURCE if error else done.origin,
             error=error,
-            findings=done.findings,
+            findings=done.findings if error else (*done.findings, *self._review(unit, done.target)),
             is_vetoed=fault is not None,
         )
         if unit.id not in self._settled:
@@ -180,6 +184,9 @@ class DocumentWork:
         if error is None:
             self._targets[unit.id] = done.target
         return settled
+
+    def _review(self, unit: Unit, target: str) -> tuple[Finding, ...]:
+        return self._document.findings(unit, target) if isinstance(self._document, ReviewingDocument) else ()
 
     def _check_settled(self, batch: Batch, event: Event) -> None:
         """A job whose units have all failed ends with Failed; that is the units' affair and not the document's."""
@@ -197,6 +204,7 @@ class DocumentWork:
             languages=Languages(self._source_lang, self._options.languages.target_lang),
             is_bilingual=self._options.is_bilingual,
             sets_metadata=self._options.sets_metadata and not unchanged,
+            marks_fuzzy=self._options.marks_fuzzy,
         )
         return self._document.merge(self._targets, options)
 
@@ -248,6 +256,5 @@ def count_words(texts: Iterable[str]) -> int:
 
 
 def _cannot_be_written(reason: str) -> ErrorReport:
-    return SegmentRejectedError(
-        f"the translation cannot be written: {reason}", hint="convert the document to UTF-8 first"
-    ).report()
+    hint = "convert the document to UTF-8 first" if "encoding" in reason else ""
+    return SegmentRejectedError(f"the translation cannot be written: {reason}", hint=hint).report()

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
-from hymt_local.segment import UnitText
+from hymt_local.segment import Finding, UnitText
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +76,14 @@ class Document(Protocol):
 
         Law: with no targets, or each target equal to its source, and `sets_metadata` off, the data is what was read.
         """
+
+
+@runtime_checkable
+class ReviewingDocument(Protocol):
+    """A document that has something to say about targets that it takes: they are too long for a reader."""
+
+    def findings(self, unit: Unit, target: str) -> tuple[Finding, ...]:
+        """Return what a person should look at in this target, as it would be written; no errors."""
 
 
 class Format(Protocol):

@@ -25,6 +25,8 @@ _TAG_NAME = re.compile(r"<(/?)([A-Za-z0-9]+)")
 _DECORATION = re.compile(rf"[{_MUSIC}\s]+")
 _SINGLE_DASH = re.compile(r"[-‐–—](?![-‐–—])\s*")
 _N_CONTEXT = 2
+_MAX_DECORATIONS = 30
+"""At the edges of one cue; what comes after them is part of the text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +110,13 @@ class CueDocument:
         return None
 
     def findings(self, unit: Unit, target: str) -> tuple[Finding, ...]:
-        """Return warnings on length and reading speed of a target as it would be written."""
+        """Return warnings on length and reading speed of a target as it would be written, but for the source's own."""
         cue = self.cues[unit.id]
-        lines = self._lines(cue, target)
-        return cue_findings(lines, duration_s=cue.duration_s, limits=self.limits)
+        known = {finding.code for finding in self._too_much(cue, unit.source.text)}
+        return tuple(finding for finding in self._too_much(cue, target) if finding.code not in known)
+
+    def _too_much(self, cue: Cue, text: str) -> tuple[Finding, ...]:
+        return cue_findings(self._lines(cue, text), duration_s=cue.duration_s, limits=self.limits)
 
     def merge(self, targets: Mapping[str, str], options: MergeOptions) -> Merged:
         """Replace the text of cues; side by side, the target stands under the source."""
@@ -195,10 +200,11 @@ def _trimmed(text: str, span: Span) -> Span:
 
 def _inner(text: str, span: Span, syntax: CueSyntax) -> Span:
     """Take the decorations off both edges, from the outside in."""
-    previous = None
-    while previous != span:
-        previous = span
-        span = _trimmed(text, _without_edges(text, span, syntax))
+    for _ in range(_MAX_DECORATIONS):
+        inner = _trimmed(text, _without_edges(text, span, syntax))
+        if inner == span:
+            break
+        span = inner
     return span
 
 

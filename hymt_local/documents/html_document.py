@@ -8,7 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from hymt_local.documents.base import Merged, MergeOptions, Unit
-from hymt_local.documents.html_page import AttributePart, HtmlPage, HtmlPart
+from hymt_local.documents.html_page import HtmlPage
+from hymt_local.documents.html_reader import AttributePart, HtmlPart
 from hymt_local.documents.html_scan import HtmlToken
 from hymt_local.documents.patching import Patch, apply_patches
 from hymt_local.documents.text_encoding import DecodedText, decode
@@ -56,7 +57,7 @@ class HtmlDocument:
             else:
                 accepted.append((self.parts[unit.id], target))
         patches = list(self._patches(accepted, options))
-        if options.sets_metadata:
+        if options.sets_metadata and not options.is_bilingual:  # its copies say their language themselves
             patches += self._metadata(options.languages.target_lang)
         patches.sort(key=lambda patch: (patch.span.start, patch.span.end))
         encodable = [Patch(patch.span, self._encodable(patch.text)) for patch in patches]

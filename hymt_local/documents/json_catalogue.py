@@ -228,7 +228,8 @@ class JsonDocument:
         """Write messages of which every sentence has a target."""
         rejected: dict[str, str] = {}
         patches = []
-        for message in self.messages:
+        is_echo = all(targets.get(unit.id, unit.source.text) == unit.source.text for unit in self.units)
+        for message in self.messages if not is_echo else ():
             value = self._value(message, targets, rejected)
             if value is not None:
                 patches.append(Patch(message.span, message.prefix + self.style.written(value)))
@@ -252,7 +253,8 @@ class JsonDocument:
     def _value(self, message: _Message, targets: Mapping[str, str], rejected: dict[str, str]) -> str | None:
         """Return the new value of a string; None when it stays as it is."""
         given = [unit for unit in message.units if unit.id in targets]
-        if all(targets[unit.id] == unit.source.text for unit in given):
+        is_same = all(targets[unit.id] == unit.source.text for unit in given)
+        if not given or (is_same and not message.prefix):  # what is added counts although it is the same
             return None
         faults = {unit.id: self.fault(unit, targets[unit.id]) or self.decoded.lacks(targets[unit.id]) for unit in given}
         rejected |= {unit_id: fault for unit_id, fault in faults.items() if fault}

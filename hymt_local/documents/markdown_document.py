@@ -14,7 +14,8 @@ from hymt_local.documents.front_matter import FrontValue, front_matter_end, fron
 from hymt_local.documents.html_document import HtmlContext
 from hymt_local.documents.html_document import beside as html_beside
 from hymt_local.documents.html_document import unit_of as html_unit
-from hymt_local.documents.html_page import HtmlPage, HtmlPart
+from hymt_local.documents.html_page import HtmlPage
+from hymt_local.documents.html_reader import HtmlPart
 from hymt_local.documents.inline_window import unwritable
 from hymt_local.documents.markdown_blocks import (
     BlockKind,
@@ -65,10 +66,8 @@ class MarkdownDocument:
             return None
         if isinstance(part, PagePart):
             return part.page.fault(part.part, target)
-        if problem := unwritable(target) or (None if target.strip() else "it is empty"):
-            return problem
-        if isinstance(part, FrontValue):
-            return None
+        if isinstance(part, FrontValue) or _problem(target):
+            return _problem(target)
         return None if written(part, target, self.grammar) is not None else _NO_SAFE_FORM
 
     def merge(self, targets: Mapping[str, str], options: MergeOptions) -> Merged:
@@ -80,25 +79,31 @@ class MarkdownDocument:
             target = targets.get(unit.id)
             if target is None or target == unit.source.text:
                 continue
-            fault = self.fault(unit, target) or self.decoded.lacks(target)
             part = self.parts[unit.id]
-            if fault:
-                rejected[unit.id] = fault
-            elif isinstance(part, PagePart):
-                accepted[unit.id] = target
-            else:
-                patches[unit.id] = self._patch(part, target, options)
+            is_fit = self.decoded.lacks(target) is None
+            if isinstance(part, PagePart):
+                if is_fit and part.page.fault(part.part, target) is None:
+                    accepted[unit.id] = target
+                    continue
+            elif is_fit and (patch := self._patch(part, target, options)) is not None:
+                patches[unit.id] = patch
+                continue
+            rejected[unit.id] = self.decoded.lacks(target) or self.fault(unit, target) or _NO_SAFE_FORM
         fixed = self._html_patches(accepted, options)
         if not options.is_bilingual:
             self._reject_changes(patches, fixed, rejected)
         text = apply_patches(self.lines.text, _in_order([*patches.values(), *fixed]))
         return Merged(self.decoded.encode(text), rejected)
 
-    def _patch(self, part: InlineUnit | FrontValue, target: str, options: MergeOptions) -> Patch:
+    def _patch(self, part: InlineUnit | FrontValue, target: str, options: MergeOptions) -> Patch | None:
+        if _problem(target):
+            return None
         if isinstance(part, FrontValue):
             shown = f"{part.text} / {target}" if options.is_bilingual else target
             return Patch(part.span, part.written(shown))
-        body = written(part, target, self.grammar) or ""
+        body = written(part, target, self.grammar)
+        if body is None:
+            return None
         if options.is_bilingual:
             return beside(part, body)
         return Patch(part.block.span, raw_content(part.block, f"{part.head}{body}{part.tail}"))
@@ -182,6 +187,10 @@ def _parts(text: str, tokens: Sequence[Token], lines: Lines, grammar: Grammar) -
             yield from (PagePart(page, block.span.start, part) for part in page.parts)
         elif (unit := inline_unit(block, grammar)) is not None:
             yield unit
+
+
+def _problem(target: str) -> str | None:
+    return unwritable(target) or (None if target.strip() else "it is empty")
 
 
 def _in_order(patches: Sequence[Patch]) -> list[Patch]:

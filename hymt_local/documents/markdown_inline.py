@@ -40,6 +40,10 @@ _OPAQUE = {
 }
 _NO_WORD = re.compile(r"\[\^|\{[#.:]|:[a-z]|\n|\{%|<")
 _TAG = re.compile(r"<(?P<close>/?)(?P<name>[A-Za-z][\w.-]*)[^>]*?(?P<alone>/?)>", re.DOTALL)
+_EMPHASIS = {
+    **dict.fromkeys(("em_open", "strong_open", "s_open"), Role.OPEN),
+    **dict.fromkeys(("em_close", "strong_close", "s_close"), Role.CLOSE),
+}
 _VOID = frozenset({"area", "br", "col", "embed", "hr", "img", "input", "link", "meta", "source", "track", "wbr"})
 
 
@@ -179,10 +183,8 @@ def _add(token: Token, builder: _Builder, content: str, *, offset: int) -> None:
             _add_link(token, builder, content, span=(start, end))
         case "image":
             _add_image(token, builder, content, span=(start, end))
-        case "em_open" | "strong_open" | "s_open":
-            builder.add(Event(Role.OPEN, token.markup, key=token.type), start, end)
-        case "em_close" | "strong_close" | "s_close":
-            builder.add(Event(Role.CLOSE, token.markup, key=token.type), start, end)
+        case name if name in _EMPHASIS:
+            builder.add(Event(_EMPHASIS[name], token.markup, key=name), start, end)
         case "html_inline":
             builder.add(Event(Role.ATOMIC, raw, key=raw), start, end)
         case _:

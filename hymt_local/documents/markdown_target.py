@@ -156,7 +156,7 @@ def _joined(events: Sequence[Event], *, keeps_escapes: bool) -> tuple[str, list[
     for index, event in enumerate(events):
         is_escape = keeps_escapes and event.role is Role.LITERAL and event.raw.startswith("\\")
         if event.role is Role.SOFT_BREAK:
-            text = _joint(events[index - 1], events[index + 1 :])
+            text = _joint(events[index - 1], events[index + 1] if index + 1 < len(events) else None)
         elif event.role is Role.LITERAL and not is_escape:
             text = event.text
         else:
@@ -174,10 +174,10 @@ def _joined(events: Sequence[Event], *, keeps_escapes: bool) -> tuple[str, list[
     return "".join(parts), protected
 
 
-def _joint(before: Event, after: Sequence[Event]) -> str:
+def _joint(before: Event, after: Event | None) -> str:
     """Return what joins two lines of source text: nothing between characters of scripts that have no word spaces."""
     left = before.text[-1:] or before.raw[-1:]
-    right = (after[0].text or after[0].raw)[:1] if after else ""
+    right = (after.text or after.raw)[:1] if after else ""
     return "" if _WITHOUT_SPACES.fullmatch(left + right) else " "
 
 

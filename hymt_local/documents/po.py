@@ -221,7 +221,8 @@ class PoDocument:
         rejected: dict[str, str] = {}
         patches: list[Patch] = []
         n_filled_plurals = 0
-        for slots in self._by_entry():
+        is_echo = all(targets.get(unit.id, unit.source.text) == unit.source.text for unit in self.units)
+        for slots in self._by_entry() if not is_echo else ():
             values = self._values(slots, targets, rejected)
             if values:
                 patches += self._entry_patches(slots[0].entry, values, marks_fuzzy=options.marks_fuzzy)
@@ -242,10 +243,11 @@ class PoDocument:
             yield slots
 
     def _values(self, slots: Sequence[_Slot], targets: Mapping[str, str], rejected: dict[str, str]) -> dict[int, str]:
-        """Return what to write by plural slot; nothing when the message stays as it is."""
+        """Return what to write by plural slot; nothing when the message stays as it is.
+
+        A translation may well be the same as its source: only a document of nothing else is an echo.
+        """
         given = {slot.unit.id: slot for slot in slots if slot.unit.id in targets}
-        if all(targets[unit_id] == slot.unit.source.text for unit_id, slot in given.items()):
-            return {}
         values: dict[int, str] = {}
         for unit_id, slot in given.items():
             fault = self.fault(slot.unit, targets[unit_id]) or self.decoded.lacks(targets[unit_id])
@@ -254,7 +256,7 @@ class PoDocument:
             else:
                 restored = slot.restored(targets[unit_id].strip()) or ""
                 values[slot.number] = f"{slot.lead}{restored}{slot.trail}"
-        if len(values) < len(slots):
+        if len(values) < len(slots):  # none at all if none was given
             reason = "another plural form of this message has no translation"
             rejected |= {slot.unit.id: reason for slot in given.values() if slot.number in values}
             return {}

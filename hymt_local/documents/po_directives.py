@@ -11,13 +11,15 @@ from functools import lru_cache
 from hymt_local.segment import Span, TokenGroup
 
 _PRINTF = (
-    r"%(?:\d+\$|\([^()\n]*\)|<\w+>|\{\w+\})?[-+ #0'I]*(?:\*(?:\d+\$)?|\d+)?(?:\.(?:\*(?:\d+\$)?|\d*))?"
-    r"(?:hh|h|ll|l|L|q|j|z|Z|t)?(?:[diouxXeEfFgGaAcrspnmCS@%]|<PRI\w+>)"
+    r"%[-+ #0'I]*%|%(?:\d+\$|\([^()\n]*\))?[-+ #0'I]*(?:\*(?:\d+\$)?|\d+)?(?:\.(?:\*(?:\d+\$)?|\d*))?"
+    r"(?:<PRI\w+>|(?:hh|h|ll|l|L|q|j|z|Z|t)?[diouxXeEfFgGaAcrspnmCS@])"
 )
 _RUBY = r"%[-+ #0]*\{\w+\}|%<\w+>[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]"
 _BRACE = r"\{\{|\}\}|\{[^{}\n]*(?:\{[^{}\n]*\}[^{}\n]*)*\}"
 _SHELL = r"\$\{\w+\}|\$\w+"
-_QT = r"%L?(?:\d{1,2}|n)"
+_JAVA = r"\{[^{}\n]*\}"
+_QT = r"%L?\d{1,2}|%L?n"
+_YCP = r"%%|%\d"
 _BOOST = r"%\d{1,3}%|%\|[^|\n]*\|"
 _LISP = r"~(?:[-+,:@'\d#]*[A-Za-z%&|~?{}\[\]();<>^])"
 _FAMILIES = {
@@ -25,23 +27,27 @@ _FAMILIES = {
     "ruby": (f"{_RUBY}|{_PRINTF}", "%"),
     "brace": (_BRACE, "{}"),
     "shell": (_SHELL, ""),
-    "qt": (f"%%|{_QT}", ""),
+    "java": (_JAVA, "{}"),
+    "qt": (_QT, ""),
+    "ycp": (_YCP, "%"),
     "boost": (f"{_BOOST}|{_PRINTF}", "%"),
     "lisp": (_LISP, "~"),
     "any": (f"{_RUBY}|{_BOOST}|{_PRINTF}|{_BRACE}|{_SHELL}|{_QT}|{_LISP}", ""),
 }
 _FAMILY_OF_FLAG = {
-    **dict.fromkeys(("python-brace-format", "perl-brace-format", "csharp-format", "java-format"), "brace"),
-    **dict.fromkeys(("qt-format", "qt-plural-format", "kde-format", "kde-kuit-format", "ycp-format"), "qt"),
-    **dict.fromkeys(("lisp-format", "elisp-format", "librep-format", "scheme-format"), "lisp"),
+    **dict.fromkeys(("python-brace-format", "perl-brace-format", "csharp-format"), "brace"),
+    **dict.fromkeys(("qt-format", "qt-plural-format", "kde-format", "kde-kuit-format"), "qt"),
+    **dict.fromkeys(("lisp-format", "scheme-format"), "lisp"),
     **dict.fromkeys(
         (
             *("c-format", "objc-format", "python-format", "php-format", "perl-format", "lua-format", "awk-format"),
             *("java-printf-format", "javascript-format", "gcc-internal-format", "gfc-internal-format"),
-            *("object-pascal-format", "tcl-format"),
+            *("object-pascal-format", "tcl-format", "elisp-format", "librep-format"),
         ),
         "printf",
     ),
+    "java-format": "java",
+    "ycp-format": "ycp",
     "ruby-format": "ruby",
     "sh-format": "shell",
     "boost-format": "boost",
@@ -51,10 +57,11 @@ _GROUP_OF_FLAG = {
     "python-format": TokenGroup.PYTHON_FORMAT,
     "python-brace-format": TokenGroup.PYTHON_BRACE,
 }
-_ESCAPES = frozenset({"%%", "{{", "}}", "~~"})
+_ESCAPE = re.compile(r"%[-+ #0'I]*%|\{\{|\}\}|~~")
 _HAS_PLACE = re.compile(r"%(?:\d+\$|\(|<(?!PRI)|\{)|\{[^{}:!]")
-_ORDERED_FAMILIES = frozenset({"printf", "ruby", "brace", "lisp", "any"})
+_ORDERED_FAMILIES = frozenset({"printf", "ruby", "brace", "boost", "lisp", "any"})
 _UNNUMBERED = re.compile(r"%(?!\d+\$|[(<{])[^*]*$")
+_NUMBERED = re.compile(r"%\d+\$")
 _NUMBERING_FLAGS = frozenset({"c-format", "objc-format", "php-format", "java-printf-format"})
 _NEVER = re.compile(r"(?!)")
 _WHOLE_NUMBER = re.compile(r"[diu]$|<PRI[diu]\w+>$|%L?n$")
@@ -78,7 +85,7 @@ class FormatRules:
 
     def directives(self, text: str) -> list[str]:
         """Return the directives of a text in order, without escapes."""
-        return [found for match in self.pattern.finditer(text) if (found := match.group()) not in _ESCAPES]
+        return [found for match in self.pattern.finditer(text) if not _ESCAPE.fullmatch(found := match.group())]
 
     def spans(self, text: str) -> list[Span]:
         """Return where directives and escapes stand."""
@@ -100,8 +107,7 @@ class FormatRules:
         if lost or added:
             words = [f"lost {each}" for each in lost] + [f"added {each}" for each in added]
             return f"format directives differ: {', '.join(words)}"
-        in_turn = ([each for each in directives if not _HAS_PLACE.match(each)] for directives in (wanted, found))
-        if self.is_ordered and next(in_turn) != next(in_turn):
+        if self.is_ordered and _in_turn(wanted) != _in_turn(found):
             return "format directives without a number or name are in another order"
         return None
 
@@ -122,7 +128,7 @@ class FormatRules:
 
         def numbered(match: re.Match[str]) -> str:
             directive = match.group()
-            return directive if directive in _ESCAPES else f"%{wanted.index(directive) + 1}${directive[1:]}"
+            return directive if _ESCAPE.fullmatch(directive) else f"%{wanted.index(directive) + 1}${directive[1:]}"
 
         return self.pattern.sub(numbered, target)
 
@@ -136,6 +142,13 @@ class FormatRules:
     def _n_strays(self, text: str) -> int:
         rest = self.pattern.sub(" ", text)
         return sum(rest.count(stray) for stray in self.strays)
+
+
+def _in_turn(directives: list[str]) -> list[str]:
+    """Return the directives of which the order counts: those without a place, or all where the two kinds are mixed."""
+    unplaced = [each for each in directives if not _HAS_PLACE.match(each)]
+    has_numbers = any(_NUMBERED.match(each) for each in directives)
+    return directives if has_numbers and unplaced else unplaced
 
 
 @lru_cache(maxsize=256)

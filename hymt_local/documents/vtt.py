@@ -17,6 +17,8 @@ _TIME = r"(?:(\d{1,4}):)?(\d{1,2}):(\d{1,2}[.,]\d{1,3})"
 _TIMING = re.compile(rf"\s*{_TIME}\s*-->\s*{_TIME}(?!\S)")
 _HEADER = re.compile(r"WEBVTT(?:[ \t].*)?")
 _LANGUAGE = re.compile(r"Language:[ \t]*(\S+)[ \t]*", re.IGNORECASE)
+_METADATA = re.compile(r"Kind:[ \t]*metadata[ \t]*", re.IGNORECASE)
+"""The cues of such a file are data for scripts."""
 _TAG = re.compile(r"</?[A-Za-z][^<>\n]*>|</>|<\d[\d:.]*>")
 _NAMED = ("amp", "lt", "gt", "nbsp", "lrm", "rlm", "quot", "apos")
 _ENTITY = re.compile(rf"&(?:{'|'.join(_NAMED)}|#\d{{2,7}}|#[xX][0-9A-Fa-f]{{2,6}});")
@@ -52,7 +54,9 @@ class VttFormat:
             raise DocumentError("a WebVTT file begins with `WEBVTT`", hint="is it SubRip? Name it .srt")
         end_of_header = _end_of_block(text, lines, 1)
         language = _language(text, lines[1:end_of_header])
-        cues = read_cues(text, _regions(text, lines, end_of_header), _syntax())
+        is_data = any(_METADATA.fullmatch(line.of(text)) for line in lines[1:end_of_header])
+        regions = [] if is_data else _regions(text, lines, end_of_header)
+        cues = read_cues(text, regions, _syntax())
         return CueDocument(decoded, cues, _syntax(), self._limits, language)
 
 

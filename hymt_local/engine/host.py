@@ -178,7 +178,7 @@ class HostedBackend(Backend):
                 ids: tuple[int, ...] = process.call(command)
             except ProcessGoneError as gone:
                 if is_owner:
-                    self._note_end(gone.error)
+                    self._note_end(gone)
                 if is_last or not is_owner:
                     raise EngineStoppedError(gone.error.message, hint=gone.error.hint) from gone
             else:
@@ -194,7 +194,7 @@ class HostedBackend(Backend):
         try:
             return bool(self._process.call(CanOpen(request)))
         except ProcessGoneError as gone:
-            self._note_end(gone.error)
+            self._note_end(gone)
             return True
 
     def open(self, request: GenerationRequest) -> int:
@@ -223,13 +223,14 @@ class HostedBackend(Backend):
             try:
                 self._outcomes += self._outer(process.call(Step()))
             except ProcessGoneError as gone:
-                self._note_end(gone.error)
+                self._note_end(gone)
         outcomes, self._outcomes = self._outcomes, []
         return outcomes
 
     def drop(self, ticket: int) -> GenerationDone:
         """End an open generation."""
         guest = self._guests.pop(ticket, None)
+        self._outcomes = [outcome for outcome in self._outcomes if outcome[0] != ticket]
         if guest is None:
             return GenerationDone(FinishReason.CANCELLED, TokenUsage())
         n_output = len(guest.request.answered)
@@ -238,7 +239,7 @@ class HostedBackend(Backend):
             try:
                 done = self._process.call(Drop(guest.inner))
             except ProcessGoneError as gone:
-                self._note_end(gone.error)
+                self._note_end(gone)
         return done
 
     def interrupt(self) -> None:
@@ -292,7 +293,7 @@ class HostedBackend(Backend):
             guest.inner = process.call(Open(request))
         except ProcessGoneError as gone:
             guest.inner = -1  # it was in it, if only for a moment
-            self._note_end(gone.error)
+            self._note_end(gone)
 
     def _park(self, guest: _Guest) -> None:
         inner, guest.inner = guest.inner, None
@@ -300,7 +301,7 @@ class HostedBackend(Backend):
             try:
                 self._process.call(Drop(inner))
             except ProcessGoneError as gone:
-                self._note_end(gone.error)
+                self._note_end(gone)
 
     # What comes out of it
 
@@ -320,8 +321,9 @@ class HostedBackend(Backend):
 
     # Its end and its return
 
-    def _note_end(self, error: EngineError) -> None:
+    def _note_end(self, gone: ProcessGoneError) -> None:
         """Take note that the process is gone, and settle what that means for those who were in it."""
+        error = gone.error
         process, self._process = self._process, None
         if process is None:
             return
@@ -331,8 +333,11 @@ class HostedBackend(Backend):
         _logger.warning("%s; %d generations were under way", error.message, len(inside))
         if isinstance(error, EngineMemoryError):
             self._orders.step_down(error)
+            error = EngineStoppedError(error.message, hint=error.hint)  # of one generation, not of the model
         for guest in inside:
             guest.inner = None
+            if gone.was_killed:
+                continue
             guest.n_crashes += 1
             is_proven = guest.trial_left and len(inside) == 1
             if is_proven or guest.n_crashes >= MOST_CRASHES:

@@ -63,11 +63,17 @@ class Patience:
 
 
 class ProcessGoneError(Exception):
-    """The process has ended; `error` says why, for users."""
+    """The process has ended.
 
-    def __init__(self, error: EngineError) -> None:
+    Args:
+        error: Says why, for users.
+        was_killed: Somebody outside ended it: nothing that it did was the reason.
+    """
+
+    def __init__(self, error: EngineError, *, was_killed: bool = False) -> None:
         super().__init__(error.message)
         self.error = error
+        self.was_killed = was_killed
 
 
 class EngineProcess:
@@ -160,7 +166,7 @@ class EngineProcess:
         try:
             self._sender.send(called)
         except (OSError, ValueError) as error:  # ValueError: the pipe was closed here
-            raise ProcessGoneError(self._why_it_ended()) from error
+            raise self._gone() from error
 
     def _await(
         self,
@@ -182,7 +188,7 @@ class EngineProcess:
             else:
                 waited_s = 0.0
                 if report is None:
-                    raise ProcessGoneError(self._why_it_ended())
+                    raise self._gone()
                 if isinstance(report, Answered):
                     return result_of(command, report)
                 if isinstance(report, Refused):
@@ -223,6 +229,11 @@ class EngineProcess:
         if self._process.stdout is not None and not self._reader.is_alive():
             self._process.stdout.close()
         self._last_lines()
+
+    def _gone(self) -> ProcessGoneError:
+        error = self._why_it_ended()
+        is_kill = any(_is_signal(self._process.returncode, name) for name in ("SIGKILL", "SIGTERM", "SIGHUP"))
+        return ProcessGoneError(error, was_killed=is_kill and not self._hung_s and type(error) is EngineStoppedError)
 
     def _why_it_ended(self) -> EngineError:
         self._end()

@@ -192,5 +192,5 @@ class Flights:
 
 
 def _key(request: TranslationRequest) -> TranslationRequest:
-    """Return what makes two requests identical: everything but how urgent they are."""
-    return replace(request, priority=Priority.REQUEST)
+    """Return what makes two requests identical: all but how urgent they are and what is guessed of the answer."""
+    return replace(request, priority=Priority.REQUEST, draft=None)

@@ -33,6 +33,7 @@ PUBLIC_PREFIX = "/page/"
 UPLOADS = ("multipart/form-data",)
 ALLOWED_METHODS = "GET, POST, DELETE, OPTIONS"
 ALLOWED_HEADERS = "Authorization, Content-Type, Accept, X-API-Key, Last-Event-ID"
+EXPOSED_HEADERS = "X-Job-Id, Retry-After, Content-Disposition"
 PREFLIGHT_S = 600
 
 _logger = logging.getLogger(__name__)
@@ -133,7 +134,8 @@ class _Visit:
         name = _host_name(host)
         if name not in self._context.access.hosts:
             raise MisdirectedError(
-                f"this server is not {host[:100]!r}", hint="use 127.0.0.1, or `hymt config set server_hosts` for a name"
+                f"this server is not {host[:100]!r}",
+                hint="use 127.0.0.1, or allow the name: `hymt config set server_hosts NAME`",
             )
 
     def _check_origin(self) -> None:
@@ -223,6 +225,7 @@ class _Visit:
         headers.setdefault("Cache-Control", "no-store")
         if self._is_origin_allowed and self._origin is not None:
             headers["Access-Control-Allow-Origin"] = self._origin
+            headers.setdefault("Access-Control-Expose-Headers", EXPOSED_HEADERS)
             headers.append("Vary", "Origin")
 
 

@@ -177,10 +177,14 @@ def _describe(listener: socket.socket, options: ServeOptions, *, token: str) -> 
 
 
 def _access(app: Application, options: ServeOptions) -> Access:
-    names = {*LOOPBACK_NAMES, *(name.lower() for name in app.settings.server_hosts)}
+    names = {*LOOPBACK_NAMES, *(name.lower() for name in _listed(app.settings.server_hosts))}
     if options.listen and options.listen not in ANY_ADDRESS:
         names.add(options.listen.lower())
-    return Access(frozenset(names), frozenset(app.settings.server_origins))
+    return Access(frozenset(names), frozenset(_listed(app.settings.server_origins)))
+
+
+def _listed(text: str) -> list[str]:
+    return [part.strip().rstrip("/") for part in text.split(",") if part.strip()]
 
 
 def _load(service: LocalService, server: RunningServer) -> None:

@@ -24,7 +24,7 @@ from typing import Any
 
 import psutil
 
-from hymt_local.client import ServerFile, find_server
+from hymt_local.client import ServerFile, ask, find_server
 from hymt_local.paths import Paths
 from tests.bench.bench_resident import running_server
 
@@ -184,6 +184,8 @@ def load(server: ServerFile, pid: int, *, n_clients: int, seconds: float) -> dic
     _run(server, known, tally, n_clients=n_clients, seconds=seconds)
     wall_s = time.perf_counter() - started_at
     last_bytes = resident_bytes(pid)
+    ask(server, "POST", "/v1/unload", {})
+    unloaded_bytes = resident_bytes(pid)
     latencies = sorted(tally.latencies_s)
     return {
         "clients": n_clients,
@@ -196,6 +198,7 @@ def load(server: ServerFile, pid: int, *, n_clients: int, seconds: float) -> dic
         "p95_s": latencies[len(latencies) * 95 // 100],
         "rss_before_mib": first_bytes / MIB,
         "rss_after_mib": last_bytes / MIB,
+        "rss_unloaded_mib": unloaded_bytes / MIB,
     }
 
 

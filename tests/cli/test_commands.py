@@ -250,6 +250,18 @@ def test_detect_names_the_language(hymt_here: RunHymt) -> None:
     assert hymt_here("detect", stdin="你好，世界".encode()).text.startswith("zh\tChinese\t")
 
 
+def test_l_2_detect_tells_each_sentence_and_the_whole(hymt_here: RunHymt) -> None:
+    text = "Where is the station? Wo ist der Bahnhof? Danke sehr, das ist nett."
+    assert [line.split("\t")[0] for line in hymt_here("detect", "--each", text).text.splitlines()] == [
+        "en",
+        "de",
+        "de",
+        "de",
+    ]
+    sentences = parsed(hymt_here("detect", "--each", "--json", text))["sentences"]
+    assert [sentence["candidates"][0]["script"] for sentence in sentences] == ["Latn"] * 3
+
+
 def test_detect_as_json_ranks_candidates(hymt_here: RunHymt) -> None:
     found = parsed(hymt_here("detect", "--json", "Where is the station?"))["candidates"]
     assert found[0]["tag"] == "en"

@@ -307,7 +307,6 @@ def test_ctrl_c_keeps_the_work_and_says_how_to_go_on(
     assert (report.parent / "report.fr.md").read_text(encoding="utf-8").count("⟦") == 300
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_a_killed_run_is_resumed(report: Path, process_environ: Mapping[str, str], hymt_here: RunHymt) -> None:
     report.write_text("".join(f"Sentence {n}.\n\n" for n in range(300)), encoding="utf-8")
     program = INTERRUPTED.replace("SIGINT", "SIGKILL")
@@ -356,5 +355,8 @@ def test_a_catalogue_of_phrasebook_sentences_is_filled(hymt_here: RunHymt, folde
     done = hymt_here("file", "talk.po", "-m", "demo", "-f", "en", "-t", "fr")
     assert done.status == 0, done.err
     filled = (folder / "talk.fr.po").read_text(encoding="utf-8")
+    assert filled.count("#, fuzzy") == len(PHRASES)
+    final = hymt_here("file", "talk.po", "-m", "demo", "-f", "en", "-t", "fr", "--no-fuzzy", "-o", "final.po")
+    assert (final.status, "fuzzy" in (folder / "final.po").read_text(encoding="utf-8")) == (0, False)
     for source, target in PHRASES.items():
         assert re.search(rf'msgid "{re.escape(source)}"\nmsgstr "{re.escape(target)}"\n', filled)

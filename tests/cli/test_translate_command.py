@@ -12,7 +12,11 @@ import pytest
 from hymt_local.application import Application
 from hymt_local.engine.scripted import Behaviour, Crash, ScriptedBackend, cut, open_scripted, reply
 from hymt_local.errors import EngineLoadError
+from hymt_local.events import TranslationRequest
+from hymt_local.jobs import LocalService
+from hymt_local.translation_job import TranslationJob
 from tests.cli.conftest import RunHymt
+from tests.services import scripted_model
 
 
 @pytest.mark.parametrize(
@@ -267,3 +271,41 @@ def test_two_processes_may_share_the_cache(hymt: RunHymt) -> None:
     with ThreadPoolExecutor(4) as pool:
         done = list(pool.map(lambda n: hymt(*ANY, stdin=b"".join(b"line %d of it\n" % i for i in range(50))), range(4)))
     assert [(item.status, item.err) for item in done] == [(0, "")] * 4
+
+
+def test_protected_words_and_the_way_through_chinese_are_options(hymt_here: RunHymt) -> None:
+    done = hymt_here(
+        "-m", "pseudo", "-f", "en", "-t", "bo", "--protect", "Apple", "--protect", "Bob", "Ask Bob at Apple"
+    )
+    assert done.text == "⟦ÅÅšķ Bob ååţ Apple⟧\n"
+    answer = json.loads(hymt_here("-m", "echo", "-f", "en", "-t", "bo", "--via", "zh", "--json", "Some text").out)
+    assert answer["pivot_lang"] == "zh"
+    assert hymt_here("-m", "echo", "-f", "en", "-t", "bo", "--via", "xx", "Some text").status == 2
+
+
+def test_strict_counts_what_the_checks_say(monkeypatch: pytest.MonkeyPatch, hymt_here: RunHymt) -> None:
+    monkeypatch.setattr(Application, "open_service", lambda self: FlaggingService())
+    arguments = ("-m", "echo", "-f", "en", "-t", "fr", "Pay 1200 dollars")
+    assert hymt_here(*arguments).status == 0
+    assert "numbers of the source are missing: 1200 [number]" in hymt_here(*arguments).err
+    assert hymt_here(*arguments, "--strict", "-q").status == 1
+    answer = json.loads(hymt_here(*arguments, "--json", "--strict").out)
+    assert [(each["segment"], each["code"], each["severity"]) for each in answer["findings"]] == [
+        (0, "number", "warning")
+    ]
+
+
+class FlaggingService:
+    """A service whose only model gets the figures wrong."""
+
+    warnings = ()
+
+    def __init__(self) -> None:
+        model = scripted_model(ScriptedBackend(reply("Payez 1300 dollars")))
+        self._service = LocalService(lambda ref: model, cache_path=None)
+
+    def submit(self, request: TranslationRequest) -> TranslationJob:
+        return self._service.submit(request)
+
+    def close(self) -> None:
+        self._service.close()

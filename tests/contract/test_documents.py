@@ -250,7 +250,7 @@ def _is_let_through(document: Document, unit: Unit, mangled: Mapping[str, str]) 
 def _some(corpus: Mapping[str, bytes]) -> Iterator[tuple[str, bytes]]:
     """Yield the own samples and a part of the large corpora."""
     names = list(corpus)
-    yield from ((name, corpus[name]) for name in names[:: 1 + len(names) // 25])
+    yield from ((name, corpus[name]) for name in names[:: 1 + len(names) // 14])
 
 
 def test_v_1_nothing_is_lost_when_every_unit_fails(known: Format, corpus: Mapping[str, bytes]) -> None:

@@ -86,12 +86,6 @@ def test_held_out_combinations_are_new_but_made_of_trained_parts(book: Phraseboo
         assert set(item.id.partition(":")[2].split("+")) <= fillers
 
 
-def test_what_joins_late_is_trained_and_was_not_needed_for_the_vocabulary(book: Phrasebook) -> None:
-    assert book.late < {item.id for item in book.train if item.kind == "template"}
-    early_texts = {text for item in book.train if item.id not in book.late for text in item.texts.values()}
-    assert all(text not in early_texts for item in book.train if item.id in book.late for text in item.texts.values())
-
-
 def test_loading_twice_gives_the_same_split(book: Phrasebook) -> None:
     assert load_items() == book
 

@@ -7,7 +7,6 @@ import itertools
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Literal
 
 import pytest
 import torch
@@ -32,8 +31,8 @@ WORDS = Item("weekday-1", "cldr", "weekday", {"en": "Monday", "fr": "lundi", "hi
 SHARES = {"phrase": 0.8, "cldr": 0.2}
 TINY = Plan(
     cycles=(
-        Cycle(40, row_positions=400, shares=SHARES),
-        Cycle(20, peak_rate=2e-3, row_positions=300, grouping="sorted", shares=SHARES),
+        Cycle(40, row_positions=400, forgetting=0.2, shares=SHARES),
+        Cycle(40, peak_rate=2e-3, row_positions=300, shares=SHARES),
     ),
     seed=3,
     compiled=False,
@@ -104,9 +103,8 @@ def test_the_lean_forward_pass_equals_the_stock_class(corpus: Corpus, changes: d
             assert (lean[place, : len(row.answer)] - expected).abs().max() <= 1e-4
 
 
-@pytest.mark.parametrize("grouping", ["sorted", "classes"])
-def test_batches_are_full_and_hold_what_is_drawn(corpus: Corpus, grouping: Literal["sorted", "classes"]) -> None:
-    cycle = Cycle(1, row_positions=500, grouping=grouping, shares=SHARES)
+def test_batches_are_full_and_hold_what_is_drawn(corpus: Corpus) -> None:
+    cycle = Cycle(1, row_positions=500, shares=SHARES)
     drawn = list(itertools.islice(batches(Sampler(corpus, SHARES, 1), cycle), 20))
 
     sizes = [batch.source.numel() + batch.answer.numel() for batch in drawn]

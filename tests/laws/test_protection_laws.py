@@ -217,3 +217,10 @@ def test_a_part_of_a_source_protects_what_lies_in_it(source: SourceText, data: s
     for token in part.tokens:
         assert token.span.of(part.text) == source.text[start + token.span.start : start + token.span.end]
     is_nested(part)
+
+
+def test_p_2_a_token_that_ends_in_whitespace_is_not_torn() -> None:
+    source = SourceText("Save this \n", (ProtectedSpan(Span(5, 10)),), GROUPS)
+    masked = protect(source, family=MaskFamily.XML)
+    assert (masked.text, masked.trail) == ('Save <x id="1"/>', "\n")
+    assert restore(masked, "Rien") == Restored("Rien this \n", is_repaired=True)

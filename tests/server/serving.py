@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from hymt_local import __version__
 from hymt_local.application import open_application
 from hymt_local.client import PROTOCOL, ServerFile
 from hymt_local.errors import BusyError
@@ -141,9 +142,8 @@ def serving(
 
 def server_file(served: Served, *, token: str = TOKEN) -> ServerFile:
     """Return what `server.json` would say of it."""
-    return ServerFile(
-        pid=os.getpid(), protocol=PROTOCOL, version="0", started_at=0.0, host="127.0.0.1", port=served.port, token=token
-    )
+    where: dict[str, Any] = {"host": "127.0.0.1", "port": served.port}
+    return ServerFile(pid=os.getpid(), protocol=PROTOCOL, version=__version__, started_at=0.0, token=token, **where)
 
 
 @dataclass(frozen=True)

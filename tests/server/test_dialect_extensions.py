@@ -49,6 +49,29 @@ def test_mtranserver_lists_languages_under_its_prefix(demo_served: Served) -> No
     assert "zh-Hans" in demo_served.ask("GET", "/mtranserver/languages").json["languages"]
 
 
+def test_hcfy_names_languages_in_chinese_and_takes_the_second_when_the_first_is_the_source(loud_served: Served) -> None:
+    body = {"name": "my", "text": "one\ntwo", "destination": ["中文(简体)", "英语"], "source": "英语"}
+    answer = loud_served.ask("POST", f"/hcfy?token={TOKEN}", body, token=None)
+    assert answer.json == {"text": "one\ntwo", "from": "英语", "to": "中文(简体)", "result": ["ONE", "TWO"]}
+    there = loud_served.ask("POST", "/hcfy", {**body, "source": "中文(简体)"}).json
+    assert (there["from"], there["to"]) == ("中文(简体)", "英语")
+    japanese = {"text": "東京の図書館はどこですか", "destination": ["中文(简体)", "英语"]}
+    assert loud_served.ask("POST", "/hcfy", japanese).json["from"] == "日语"
+
+
+def test_google_takes_its_key_from_the_address_and_html_unless_told(loud_served: Served) -> None:
+    path = f"/language/translate/v2?key={TOKEN}&target=zh-TW"
+    answer = loud_served.ask("POST", path, {"q": ["where is <b>it</b>", ""]}, token=None)
+    translations = answer.json["data"]["translations"]
+    assert [each["translatedText"] for each in translations] == ["WHERE IS <b>IT</b>", ""]
+    assert translations[0]["detectedSourceLanguage"] == "en"
+    plain = loud_served.ask("GET", f"{path}&q=a%20%3C%20b&source=en&format=text", token=None)
+    assert plain.json == {"data": {"translations": [{"translatedText": "A < B"}]}}
+    refused = loud_served.ask("POST", f"/google{path}", {"q": "a", "format": "pdf"}, token=None)
+    assert (refused.status, refused.json["error"]["code"]) == (400, 400)
+    assert loud_served.ask("GET", "/language/translate/v2?q=a&target=fr&key=no", token=None).status == 403
+
+
 def test_linguaspark_detects(loud_served: Served) -> None:
     assert loud_served.ask("POST", "/detect", {"text": "Где находится вокзал?"}).json == {"language": "ru"}
     assert loud_served.ask("POST", "/detect", {"text": ""}).json == {"language": "en"}
@@ -68,6 +91,9 @@ def test_linguaspark_detects(loud_served: Served) -> None:
         ("/translate", {"to": "xx", "text": "a"}),
         ("/translate", {"to": "fr", "text": 3}),
         ("/translate/batch", {"to": "fr"}),
+        ("/hcfy", {"text": "a"}),
+        ("/hcfy", {"text": "a", "destination": ["克林贡语"]}),
+        ("/hcfy", {"text": "a", "destination": [1]}),
         ("/translate/batch", {"texts": ["a"]}),
     ],
     ids=str,

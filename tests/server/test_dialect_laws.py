@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import string
+import threading
 from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode
 
@@ -12,9 +15,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from hymt_local.engine.scripted import Gated, reply
 from hymt_local.server.dialect import Dialect, dialect_of
 from hymt_local.server.dialects import DIALECTS
-from tests.server.serving import Served
+from tests.server.serving import TOKEN, Served, serving
+from tests.services import scripted_service
 
 FIELDS: Mapping[str, tuple[str, ...]] = {
     "/translate": (
@@ -38,6 +43,8 @@ FIELDS: Mapping[str, tuple[str, ...]] = {
     "/imme": ("text_list", "source_lang", "target_lang"),
     "/kiss": ("texts", "text", "from", "to"),
     "/translate/batch": ("texts", "from", "to", "html"),
+    "/hcfy": ("text", "destination", "source"),
+    "/language/translate/v2": ("q", "source", "target", "format"),
 }
 BATCHES = {
     "/translate": lambda texts: {"q": texts, "source": "en", "target": "fr"},
@@ -110,3 +117,28 @@ def test_every_path_of_a_dialect_gives_errors_in_its_own_shape(dialect: Dialect)
 def test_no_two_dialects_claim_one_path() -> None:
     paths = [path for dialect in DIALECTS for path in dialect.PATHS]
     assert len(paths) == len(set(paths))
+
+
+@pytest.mark.parametrize("path", ["/translate", "/v2/translate", "/imme", "/kiss", "/v1/chat/completions"])
+def test_a_client_that_asks_again_gets_the_answer_of_its_first_request(path: str, tmp_path: Path) -> None:
+    """Whether the server has noticed yet that the first connection is gone, or not."""
+    gate = threading.Event()
+    gated = Gated(gate, reply("Un."))
+    service, backend = scripted_service(gated, reply("Wrong: computed twice."), cache_path=tmp_path / "memory.sqlite3")
+    chat = {"messages": [{"role": "user", "content": "Translate from English to French: One."}]}
+    body = chat if path.endswith("completions") else BATCHES[path](["One."])
+    with serving(service) as served:
+        with closing(served.connect()) as impatient:
+            impatient.sendall(raw_request(path, body))
+            assert gated.started.wait(10)
+        gate.set()
+        answer = served.ask("POST", path, body)
+    assert (answer.status, answer.body.count(b"Un.")) == (200, 1)
+    assert len(backend.calls.requests) == 1
+
+
+def raw_request(path: str, body: object) -> bytes:
+    data = json.dumps(body).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n"
+    lengths = f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n"
+    return f"{head}{lengths}".encode() + data

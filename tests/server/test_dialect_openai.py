@@ -127,6 +127,13 @@ def test_a_job_in_json_is_answered_in_json(client: OpenAI, stream: bool) -> None
     }
 
 
+def test_tags_in_a_job_come_back_where_they_belong(loud_served: Served) -> None:
+    job = {"targetLanguage": "zh-CN", "segments": [{"id": "a", "text": "<i1>Hi</i1> you {1}"}]}
+    with closing(client_of(loud_served)) as client:
+        answer = json.loads(ask(client, ("user", json.dumps(job))))
+    assert answer["translations"][0]["text"] == "<i1>HI</i1> YOU {1}"
+
+
 @pytest.mark.parametrize(
     ("messages", "told"),
     [

@@ -208,6 +208,15 @@ def test_a_refusal_says_what_to_do(page: Page) -> None:
     expect(page.locator("#alert")).to_be_hidden()
 
 
+def test_a_server_that_is_gone_is_told(open_page: OpenPage) -> None:
+    with scripted(reply("Un.")) as served:
+        page = open_page(served)
+        choose(page, "Alt+s", "en")
+    translate(page, "One.")
+    expect(page.locator("#alert")).to_contain_text("does not answer")
+    expect(page.locator("#translate-label")).to_have_text("Translate")
+
+
 def test_what_people_and_models_write_is_never_markup(loud_served: Served, open_page: OpenPage) -> None:
     page = open_page(loud_served)
     text = "<img src=x onerror=alert(1)> <b>bold</b> &amp;"

@@ -18,7 +18,7 @@ import msgspec
 import pytest
 
 from hymt_local.application import Application, open_application
-from hymt_local.client import ServerFile, ask, find_server, start_server, write_server_file
+from hymt_local.client import ServerFile, ask, find_server, start_server, stop_server, usable_server, write_server_file
 from hymt_local.errors import ServerError, StoreError, UsageError
 from hymt_local.paths import Paths
 from hymt_local.process_lock import ProcessLock, is_locked
@@ -129,6 +129,17 @@ def test_a_server_of_another_protocol_is_left_alone(app: Application) -> None:
     lock.release()
 
 
+def test_a_server_of_another_version_is_shown_but_not_used_and_makes_way(app: Application) -> None:
+    with running(app) as (server, file):
+        write_server_file(app.paths, msgspec.structs.replace(file, version="0.0.1"))
+        assert find_server(app.paths) is not None
+        assert usable_server(app.paths) is None
+        found = find_server(app.paths)
+        assert found is not None
+        stop_server(app.paths, found)
+        assert server.loop.is_closed()
+
+
 def test_a_port_that_a_stranger_has_is_passed_over() -> None:
     with bind(0) as stranger:
         port = stranger.getsockname()[1]
@@ -152,6 +163,14 @@ def test_beyond_this_machine_it_listens_only_with_tls_or_when_told_so(address: s
     check_reach(ServeOptions(listen=address, tls=Tls(Path("c"), Path("k"))))
     check_reach(ServeOptions(listen=address, allows_plain_text=True))
     check_reach(ServeOptions(listen="127.0.0.1"))
+
+
+def test_names_and_origins_of_the_settings_are_let_in() -> None:
+    flags = {"model": "echo", "server_hosts": "Box.lan, other.lan", "server_origins": "https://wiki.lan/"}
+    with running(open_application(os.environ, flags=flags)) as (server, _):
+        access = server.context.access
+    assert {"box.lan", "other.lan", "localhost"} <= access.hosts
+    assert access.origins == {"https://wiki.lan"}
 
 
 def test_an_idle_server_ends_although_somebody_looks_at_it(app: Application) -> None:
@@ -178,11 +197,11 @@ def test_a_lock_is_held_by_one_and_free_after_it(paths: Paths) -> None:
 
 
 def test_units_start_this_installation(paths: Paths, tmp_path: Path) -> None:
-    environ = {"HYMT_HOME": '/home/a "b" 100%', "PATH": "/bin"}
+    environ = {"HYMT_HOME": '/srv/a "b" 100%', "PATH": "/bin"}
     listener, service = unit_files("systemd", home=tmp_path, port=4968, environ=environ)
     assert "ListenStream=127.0.0.1:4968" in listener.text
     assert f'ExecStart="{sys.executable}" -m hymt_local serve' in service.text
-    assert r'Environment="HYMT_HOME=/home/a \"b\" 100%%"' in service.text
+    assert r'Environment="HYMT_HOME=/srv/a \"b\" 100%%"' in service.text
     assert "PATH" not in service.text
     (agent,) = unit_files("launchd", home=tmp_path, port=4968, environ={"HYMT_HOME": "/a&b"})
     import plistlib

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from hymt_local.application import open_application
 from hymt_local.engine.scripted import Hang, ScriptedBackend, reply
 from hymt_local.jobs import LocalService
 from tests.server.serving import WAIT_S, Served, serving
@@ -45,17 +48,26 @@ def test_an_unused_model_is_unloaded_after_its_time_and_loaded_again(backend: Sc
         assert backend.calls.n_loaded == 2
 
 
-def test_a_request_may_keep_its_model_longer_or_not_at_all(backend: ScriptedBackend, served: Served) -> None:
+def test_a_used_model_stays_for_the_time_of_the_settings(served: Served) -> None:
     served.ask("POST", "/v1/translate", HELLO)
     (model,) = served.ask("GET", "/v1/status").json["models"]
     assert 3500 < model["unloads_in_s"] <= 3600
-    # The model of a request is the one that it names to the store, so the wish is put where the store's name leads.
-    served.on_loop(lambda: served.context.residency.wish(model["name"], -1.0))
-    served.ask("POST", "/v1/translate", {**HELLO, "text": "for ever"})
-    assert served.ask("GET", "/v1/status").json["models"][0]["unloads_in_s"] is None
-    served.on_loop(lambda: served.context.residency.wish(model["name"], 0.0))
-    served.ask("POST", "/v1/translate", {**HELLO, "text": "not at all"})
-    wait_until(lambda: backend.calls.n_closed == 1)
+
+
+def test_a_request_says_how_long_its_model_stays() -> None:
+    app = open_application(os.environ, flags={"model": "echo"})
+    with serving(LocalService(app.open_model, cache_path=None)) as served:
+
+        def stay(keep_alive_s: float) -> Any:
+            body = {**HELLO, "text": f"keep for {keep_alive_s}", "keep_alive_s": keep_alive_s}
+            assert served.ask("POST", "/v1/translate", body).status == 200
+            return served.ask("GET", "/v1/status").json["models"]
+
+        assert stay(-1) == [{"name": "echo", "is_used": False, "unloads_in_s": None}]
+        (model,) = stay(60)
+        assert 50 < model["unloads_in_s"] <= 60
+        stay(0)
+        wait_until(lambda: loaded(served) == [])
 
 
 def test_looking_at_the_server_neither_loads_nor_keeps_a_model(backend: ScriptedBackend, served: Served) -> None:

@@ -26,6 +26,7 @@ from hymt_local.events import (
     Finished,
     ModelLoading,
     Origin,
+    Pivot,
     Priority,
     PromptProgress,
     SamplingParams,
@@ -221,6 +222,9 @@ def test_every_field_of_a_request_crosses_to_the_server() -> None:
         priority=Priority.INTERACTIVE,
         sampling=SamplingParams(temperature=0.5, top_k=3, top_p=0.25, repetition_penalty=1.5, seed=7),
         use_cache=False,
+        protect=("Acme",),
+        draft="Bonjour\n",
+        pivot=Pivot.ZH,
         units=(
             UnitText("a {x}", (ProtectedSpan(Span(2, 5), TokenKind.OPEN, 3),), frozenset({TokenGroup.NONE}), ("b",)),
         ),

@@ -3,32 +3,26 @@
 from __future__ import annotations
 
 import re
-import time
 import webbrowser
 
 import pytest
 
 from hymt_local.cli import web
 from hymt_local.cli.app import run
-from hymt_local.client import PROTOCOL, ServerFile
-from tests.server.serving import TOKEN, Served
+from tests.server.serving import TOKEN, Served, server_file
 
 
 @pytest.fixture
 def opened(demo_served: Served, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Addresses that were given to a browser; the server of the tests passes for the user's own."""
     addresses: list[str] = []
-    file = ServerFile(
-        pid=1,
-        protocol=PROTOCOL,
-        version="0",
-        started_at=time.time(),
-        host="127.0.0.1",
-        port=demo_served.port,
-        token=TOKEN,
-    )
-    monkeypatch.setattr(web, "find_server", lambda paths: file)
-    monkeypatch.setattr(webbrowser, "open", lambda address: addresses.append(address) is None)
+
+    def open_(address: str) -> bool:
+        addresses.append(address)
+        return True
+
+    monkeypatch.setattr(web, "find_server", lambda paths: server_file(demo_served))
+    monkeypatch.setattr(webbrowser, "open", open_)
     monkeypatch.setattr("sys.platform", "linux")
     monkeypatch.setenv("DISPLAY", ":0")
     return addresses

@@ -89,6 +89,6 @@ def test_a_translation_is_the_same_from_a_process_of_its_own(tmp_path: Path) -> 
     texts = []
     for place in ("child", "inline"):
         app = open_app(tmp_path, engine_process=place, cache=False, model="demo")
-        with app.open_service() as service:
+        with closing(app.open_service()) as service:
             texts.append(service.submit(TranslationRequest("Good morning", "fr", source_lang="en")).result().text)
     assert texts[0] == texts[1] != "Good morning"

@@ -151,6 +151,16 @@ def test_f_2_the_part_that_was_not_translated_is_shown() -> None:
     assert finding.span.of(target).startswith("It will meet again")
 
 
+def test_f_2_a_copy_of_what_is_in_the_target_language_is_no_fault(detector: LanguageDetector) -> None:
+    def identify(text: str) -> tuple[str, float] | None:
+        found = detector.detect(text)
+        return (found.tag, found.confidence) if found else None
+
+    text = "Le conseil municipal se réunit mardi prochain pour discuter du nouveau budget de la ville."
+    assert check_pair(Pair(text, text, "en", "fr", identify=identify)) == ()
+    assert [f.code for f in check_pair(Pair(text, text, "en", "fr"))] == ["untranslated"]
+
+
 def test_f_7_text_of_the_context_is_found_in_the_answer() -> None:
     context = ("The old house stood on a hill above the river.",)
     target = "The old house stood on a hill. Il était vide."

@@ -123,18 +123,33 @@ def test_a_question_and_a_statement_of_the_same_words_differ(coverage: Coverage,
 
 
 @pytest.mark.parametrize(
-    ("lang", "text", "part"),
+    ("lang", "text"),
     [
-        ("en", "WHERE IS THE STATION?", "WHERE"),
-        ("en", "Where Is The Station?", "Is"),
-        ("en", "where is the Station?", "Station"),
-        ("en", "MONDAY", "MONDAY"),
-        ("de", "Montag, 1. MAI", "MAI"),
-        ("de", "wie Heißen sie", "Heißen"),
+        ("en", "WHERE IS THE STATION?"),
+        ("en", "Where Is The Station?"),
+        ("en", "where is the Station?"),
+        ("en", "MONDAY"),
+        ("de", "Montag, 1. MAI"),
+        ("de", "wie Heißen sie"),
     ],
 )
-def test_capitals_where_there_are_none_are_refused(coverage: Coverage, lang: str, text: str, part: str) -> None:
-    assert coverage.gap(text, lang) == part
+def test_capitals_where_there_are_none_are_read_as_lower_case(coverage: Coverage, lang: str, text: str) -> None:
+    assert coverage.gap(text, lang) is None
+    assert coverage.usual_form(text, lang) == text.lower()
+
+
+@pytest.mark.parametrize(
+    ("lang", "text"),
+    [
+        ("en", "Where is the station?"),
+        ("en", "where is the station"),
+        ("en", "Monday"),
+        ("de", "Montag, 1. Mai"),
+        ("fr", "TOUT AUTRE CHOSE"),
+    ],
+)
+def test_a_text_as_it_was_trained_keeps_its_form(coverage: Coverage, lang: str, text: str) -> None:
+    assert coverage.usual_form(text, lang) == text
 
 
 @pytest.mark.parametrize("text", ["", "   ", "...", "?", "\u200b", "«»", "\u200e"])

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,7 @@ from hypothesis import strategies as st
 
 from hymt_local.catalog import ALL_TAGS
 from hymt_local.detect import LanguageDetector, candidates, detect_language
-
-# Written Malay and Indonesian, and formal Cantonese and Traditional Chinese, cannot be told apart in every sentence.
-MERGED = {"id": "ms", "yue": "zh-Hant"}
-OTHER_SCRIPTS = {"kk-Arab": "kk", "mn-Mong": "mn"}
+from tests.bench.bench_text import GATES, news_cases, own_cases, share_right, udhr_cases
 
 
 @pytest.fixture(scope="module")
@@ -26,14 +22,6 @@ def detector() -> LanguageDetector:
 def found(detector: LanguageDetector, text: str) -> str | None:
     detection = detector.detect(text)
     return None if detection is None else detection.tag
-
-
-def share_right(detector: LanguageDetector, cases: Iterable[tuple[str, str]], *, merged: bool) -> float:
-    verdicts = []
-    for expected, text in cases:
-        tags = (OTHER_SCRIPTS.get(expected, expected), found(detector, text))
-        verdicts.append(len({MERGED.get(str(tag), tag) if merged else tag for tag in tags}) == 1)
-    return sum(verdicts) / len(verdicts)
 
 
 @pytest.mark.parametrize(
@@ -137,24 +125,63 @@ def test_candidates_are_probabilities_in_order(text: str) -> None:
     assert detect_language(text) == (found_all[0] if found_all else None)
 
 
-def test_gate_own_sentences(detector: LanguageDetector, shared_data: Path) -> None:
-    lines = (shared_data / "lid" / "own_sentences.tsv").read_text(encoding="utf-8").splitlines()
-    cases = [(tag, text) for tag, text in (line.split("\t") for line in lines)]
+def test_l_4_gate_own_sentences(detector: LanguageDetector, shared_data: Path) -> None:
+    cases = own_cases(shared_data)
     assert len(cases) == 80
-    assert share_right(detector, cases, merged=False) >= 0.97
+    assert share_right(detector, cases) >= GATES["own"]
 
 
-@pytest.mark.parametrize(("n_characters", "exact", "merged"), [(None, 0.98, 0.995), (40, 0.965, 0.985)])
-def test_gate_news(
-    detector: LanguageDetector, shared_data: Path, n_characters: int | None, exact: float, merged: float
-) -> None:
-    files = sorted((shared_data / "ntrex").glob("*.txt"))
-    assert len(files) == 38
-    cases = [
-        (file.stem, line[:n_characters])
-        for file in files
-        for line in file.read_text(encoding="utf-8").splitlines()
-        if line.strip()
-    ]
-    assert share_right(detector, cases, merged=False) >= exact
-    assert share_right(detector, cases, merged=True) >= merged
+@pytest.mark.parametrize("n_characters", [None, 40])
+def test_l_4_gate_news(detector: LanguageDetector, shared_data: Path, n_characters: int | None) -> None:
+    cases = news_cases(shared_data, n_characters)
+    assert len({tag for tag, _ in cases}) == 38
+    name = "news 40" if n_characters else "news"
+    assert share_right(detector, cases) >= GATES[name]
+    assert share_right(detector, cases, merged=True) >= GATES[f"{name} merged"]
+
+
+def test_l_4_gate_declaration_of_human_rights(detector: LanguageDetector, shared_data: Path) -> None:
+    cases = udhr_cases(shared_data)
+    assert len(cases) > 1000
+    assert share_right(detector, cases) >= GATES["udhr"]
+
+
+def test_l_4_scripts_and_cues_do_without_the_statistics(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "py3langid.langid", None)
+    bare = LanguageDetector()
+    assert [
+        found(bare, text) for text in ("Good morning, how are you?", "你好", "안녕하세요", "שלום", "Guten Morgen")
+    ] == [*("en", "zh", "ko", "he", "de")]
+    assert found(bare, "xyzzy plugh") is None
+
+
+@pytest.mark.parametrize(
+    ("text", "tag", "script"),
+    [
+        ("كومەگىڭىزگە راحمەت.", "kk", "Arab"),
+        ("Сәлем, қалайсың?", "kk", "Cyrl"),
+        ("ᠮᠣᠩᠭᠣᠯ ᠬᠡᠯᠡ", "mn", "Mong"),
+        ("Сайн байна уу", "mn", "Cyrl"),
+        ("谢谢你们", "zh", "Hans"),
+        ("謝謝你們", "zh-Hant", "Hant"),
+        ("ありがとう", "ja", "Jpan"),
+        ("Guten Morgen", "de", "Latn"),
+    ],
+)
+def test_l_1_l_5_the_script_is_told_too(detector: LanguageDetector, text: str, tag: str, script: str) -> None:
+    detection = detector.detect(text)
+    assert detection is not None
+    assert (detection.tag, detection.script) == (tag, script)
+
+
+@pytest.mark.parametrize(
+    ("text", "tag"),
+    [
+        ("Menimbang bahwa setiap orang berhak atas kebebasan.", "id"),
+        ("Harga barang itu naik karena pajak.", "id"),
+        ("Harga barang itu naik kerana cukai.", "ms"),
+        ("Kerajaan akan menubuhkan syarikat baharu.", "ms"),
+    ],
+)
+def test_malay_and_indonesian_are_told_apart_by_their_words(detector: LanguageDetector, text: str, tag: str) -> None:
+    assert found(detector, text) == tag

@@ -93,14 +93,14 @@ def test_equal_units_are_asked_once_across_the_whole_document(tmp_path: Path, st
     assert len(service.asked) < 10  # the context differs at the beginning and after each of the two
 
 
-def test_units_are_asked_in_batches_of_a_few_hundred_with_two_under_way(tmp_path: Path, state_dir: Path) -> None:
+def test_units_are_asked_in_batches_of_a_few_hundred_that_overlap(tmp_path: Path, state_dir: Path) -> None:
     path = tmp_path / "long.txt"
     path.write_text("".join(LINES), encoding="utf-8")
     service = UnitsService()
     events = run_document(task(path), service, state_dir=state_dir)
     n_open = [len(service.requests) for event in events if isinstance(event, UnitSettled)]
     assert [len(request.units) for request in service.requests] == [256, 256, 188]
-    assert n_open[0] == 2
+    assert (n_open[190], n_open[200]) == (1, 2)  # the next one follows when a few are left
     assert all(request.priority.name == "DOCUMENT" and request.text == "" for request in service.requests)
 
 
@@ -189,7 +189,7 @@ def test_leaving_early_cancels_what_is_under_way(tmp_path: Path, state_dir: Path
     assert isinstance(next(events), DocumentStarted)
     assert isinstance(next(events), UnitSettled)
     events.close()  # type: ignore[attr-defined]
-    assert service.n_cancelled == 2
+    assert service.n_cancelled == 1
     assert not path.with_name("long.fr.txt").exists()
     (report,) = [finished(events_of(task(path, resumes=True), UnitsService(), state_dir))]
     assert report.from_journal == 1
@@ -521,7 +521,7 @@ async def test_leaving_a_document_in_memory_cancels_it() -> None:
     assert isinstance(await anext(events), DocumentStarted)
     assert isinstance(await anext(events), UnitSettled)
     await events.aclose()  # type: ignore[attr-defined]
-    assert service.n_cancelled == 2
+    assert service.n_cancelled == 1
 
 
 async def test_a_bilingual_document_in_memory() -> None:

@@ -138,7 +138,6 @@ for event in run_document(job, UnitsService(translate), state_dir=source.parent 
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_v_3_a_process_killed_for_real_is_resumed_to_the_same_bytes(tmp_path: Path) -> None:
     (tmp_path / "whole").mkdir()
     expected, _ = undisturbed(tmp_path / "whole")

@@ -16,7 +16,6 @@ from hypothesis import strategies as st
 from hymt_local.engine.fit import (
     GIB,
     GPU_MARGIN_BYTES,
-    MIB,
     FitPlan,
     FitWish,
     GpuFacts,
@@ -27,7 +26,7 @@ from hymt_local.engine.fit import (
     plan,
 )
 from hymt_local.engine.gguf_file import check_supported, read_header
-from hymt_local.engine.options import default_threads
+from hymt_local.engine.options import MIB, default_threads
 from tests.machines import machine
 from tests.toy_models import ToyGeometry, ToyModel, write_hollow_model, write_toy_model
 

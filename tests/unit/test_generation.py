@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from hymt_local.catalog import load_catalog
-from hymt_local.engine.scripted import Behaviour, ScriptedBackend, reply
+from hymt_local.engine.scripted import Behaviour, Loop, ScriptedBackend, cut, reply
 from hymt_local.events import (
     Event,
     Failed,
@@ -157,6 +157,33 @@ async def test_f_1_the_wrong_language_is_asked_for_again_in_the_other_prompt_lan
     assert first == second
     assert "葡萄牙语" in third
     assert [sent.sampling.temperature for sent in backend.calls.requests] == [0.0, 0.7, 0.0]
+
+
+async def test_f_1_a_short_answer_that_may_be_in_the_wrong_language_is_tried_once_more() -> None:
+    spanish, portuguese = "Mañana por la tarde nos encontraremos con ellos.", "Amanhã à tarde vamos encontrá-los lá."
+    source = "Tomorrow afternoon we will meet with them there."
+    model, backend = generation_of("mt2", reply(spanish), reply(portuguese))
+    (done,) = settled(await events_of(model, request(source, "pt")))
+    assert (done.target, done.error, len(backend.calls.requests)) == (portuguese, None, 2)
+    model, backend = generation_of("mt2", reply(spanish))
+    (done,) = settled(await events_of(model, request(source, "pt")))
+    assert (done.target, done.error, len(backend.calls.requests)) == (spanish, None, 2)
+    assert [finding.code for finding in done.findings] == ["wrong_language"]
+
+
+async def test_f_5_a_text_that_was_cut_off_is_translated_sentence_by_sentence() -> None:
+    model, backend = generation_of("mt2", cut("Le chat"), reply("Le chat dort."), reply("Le chien mange."))
+    (done,) = settled(await events_of(model, request("The cat sleeps. The dog eats.")))
+    assert (done.target, done.error) == ("Le chat dort. Le chien mange.", None)
+    assert [prompt.rpartition("\n")[2] for prompt in prompts_of(backend)[1:]] == ["The cat sleeps.", "The dog eats."]
+
+
+async def test_f_4_a_loop_is_met_with_a_higher_penalty_and_then_sentence_by_sentence() -> None:
+    script = (Loop("again "), Loop("again "), reply("Le chat dort."), reply("Le chien mange."))
+    model, backend = generation_of("mt2", *script)
+    (done,) = settled(await events_of(model, request("The cat sleeps. The dog eats.")))
+    assert done.target == "Le chat dort. Le chien mange."
+    assert [sent.sampling.repetition_penalty for sent in backend.calls.requests] == [1.05, 1.15, 1.05, 1.05]
 
 
 async def test_f_3_an_introduction_is_cut_off_when_the_rest_is_sound() -> None:

@@ -17,6 +17,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from hymt_local.engine import host
 from hymt_local.engine import process as process_module
 from hymt_local.engine.base import (
     Backend,
@@ -27,7 +28,7 @@ from hymt_local.engine.base import (
     TokensGenerated,
 )
 from hymt_local.engine.host import FixedOrder, HostedBackend, Orders, open_hosted
-from hymt_local.engine.pipe import Order
+from hymt_local.engine.pipe import Close, Order
 from hymt_local.engine.process import EngineProcess, Patience, end_error
 from hymt_local.engine.scheduler import ThreadedEngine
 from hymt_local.errors import (
@@ -105,6 +106,24 @@ def test_a_crash_costs_no_token_and_nobody_hears_of_it(shared: HostedBackend, tm
     assert shared.pid != pid
 
 
+def test_whoever_kills_it_from_outside_however_often_nobody_is_to_blame(shared: HostedBackend) -> None:
+    texts = ["one text", "another text", "and a third one"]
+    tickets = [shared.open(request(text)) for text in texts]
+    found = dict.fromkeys(tickets, b"")
+    ended = set[int]()
+    n_kills = 0
+    while len(ended) < 3:
+        for ticket, event in shared.step():
+            assert not isinstance(event, Exception)
+            found[ticket] += event.data if isinstance(event, TokensGenerated) else b""
+            ended |= {ticket} if isinstance(event, GenerationDone) else set()
+        if n_kills < 5 and shared.pid is not None and len(found[tickets[0]]) > n_kills:
+            os.kill(shared.pid, signal.SIGKILL)
+            n_kills += 1
+    assert n_kills == 5
+    assert [found[ticket].decode() for ticket in tickets] == texts
+
+
 def test_who_crashes_it_twice_gets_the_error_and_the_others_their_whole_text(shared: HostedBackend) -> None:
     texts = ["one of four", "the <SIGSEGV> bad one", "three of them, and a longer one", "four"]
     answers = play_all(shared, [request(text, priority=Priority.DOCUMENT) for text in texts])
@@ -170,6 +189,21 @@ def test_a_dropped_generation_leaves_the_process_clean(shared: HostedBackend) ->
     assert (done.reason, done.usage.prompt_tokens) == (FinishReason.CANCELLED, 13)
     assert play(shared, request("after")) == b"after"
     assert shared.drop(ticket).reason is FinishReason.CANCELLED
+
+
+def test_nobody_hears_of_a_generation_that_was_dropped_before_its_error_was_told(shared: HostedBackend) -> None:
+    play(shared, request("warm"))
+    first, second = shared.open(request("first")), shared.open(request("second"))
+    shared.step()
+    shared._guests[second].n_crashes = host.MOST_CRASHES - 1
+    assert shared.pid is not None
+    os.kill(shared.pid, signal.SIGSEGV)
+    shared.drop(first)
+    shared.drop(second)
+    third = shared.open(request("third"))
+    tickets = {ticket for _ in range(3) for ticket, _ in shared.step()}
+    assert tickets == {third}
+    shared.drop(third)
 
 
 # Behind the asynchronous engine
@@ -304,6 +338,8 @@ def test_memory_that_runs_out_while_decoding_means_something_smaller_too(
     assert play(backend, request(text)) == text.encode()
     assert [type(error) for error in orders.errors] == [EngineMemoryError]
     assert backend.info.context_length == 400
+    with pytest.raises(EngineStoppedError, match="memory ran out"):
+        play(backend, GenerationRequest(tuple(b"<SIGKILL>"), 9))
     backend.close()
 
 
@@ -368,7 +404,7 @@ def test_a_kill_is_put_down_to_memory_only_when_memory_ran_out() -> None:
 _PARENT = """
 import os, sys, json
 from hymt_local.engine.host import FixedOrder, HostedBackend
-from hymt_local.engine.pipe import Order
+from hymt_local.engine.pipe import Close, Order
 backend = HostedBackend(
     lambda gpus: FixedOrder(Order("tests.engine_children:open_fragile")), name="m", on_progress=lambda fraction: True
 )
@@ -404,7 +440,8 @@ def test_nothing_is_left_of_a_closed_engine() -> None:
     pid = backend.pid
     backend.close()
     backend.close()
-    assert (own.num_fds(), own.num_threads()) == (n_files, n_threads)
+    assert own.num_fds() <= n_files
+    assert own.num_threads() <= n_threads  # one of an earlier test may have ended meanwhile
     assert not psutil.pid_exists(pid or 0)
 
 
@@ -421,5 +458,5 @@ def test_a_frame_that_is_none_ends_the_process_and_not_the_program() -> None:
     process._process.stdin.write(b"\4\0\0\0none")
     process._process.stdin.flush()
     with pytest.raises(process_module.ProcessGoneError) as caught:
-        process.call(process_module.Close())
+        process.call(Close())
     assert isinstance(caught.value.error, EngineStoppedError)

@@ -382,6 +382,13 @@ def test_d_8_the_target_stands_after_the_source(source: str, target: str, expect
     assert translated(source, target, options=BOTH) == expected
 
 
+def test_d_8_a_page_in_both_languages_keeps_the_language_of_the_page() -> None:
+    document = read_html(b"<html lang=en><p>a</p>")
+    options = MergeOptions(Languages("en", "fr"), is_bilingual=True)
+    merged = document.merge({document.units[0].id: "b"}, options)
+    assert merged.data == b'<html lang=en><p>a</p><p lang="fr">b</p>'
+
+
 def test_d_8_a_copied_block_of_a_right_to_left_target_says_so() -> None:
     document = read_html(b"<p>a</p>")
     options = MergeOptions(Languages("en", "ar"), is_bilingual=True)

@@ -266,6 +266,15 @@ def test_d_6_a_long_single_line_takes_linear_time() -> None:
 # Plural forms as keys
 
 
+def test_an_added_plural_form_counts_although_it_is_the_same_as_its_source() -> None:
+    text = '{"at_other": "{{count}} km", "x": "Way"}'
+    document = read(text)
+    same = {unit.id: unit.source.text for unit in document.units}
+    assert document.merge(same, OPTIONS).data.decode() == text
+    written = document.merge({**same, "/x": "Weg"}, OPTIONS).data.decode()
+    assert written == '{"at_other": "{{count}} km", "at_one": "{{count}} km", "x": "Weg"}'
+
+
 ITEMS = (
     '{\n  "title": "Cart",\n  "items_one": "{{count}} item",\n  "items_other": "{{count}} items",\n  "end": "End"\n}'
 )

@@ -22,6 +22,7 @@ def test_the_placeholder_cases(shared_data: Path) -> None:
     [
         ("See https://example.com/a?b=1. Then go.", ["https://example.com/a?b=1"]),
         ("（见https://example.com/路径。好）", ["https://example.com/路径"]),
+        ("https://a.example/b\u00a0then", ["https://a.example/b"]),
         ("Write to a.b+c@mail.example.org, please", ["a.b+c@mail.example.org"]),
         ("Hello <b class='x'>you</b><br/>", ["<b class='x'>", "</b>", "<br/>"]),
         ("{{count}} of {{{all}}}", ["{{count}}", "{{{all}}}"]),

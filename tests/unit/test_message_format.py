@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
@@ -311,3 +313,8 @@ def _arguments(message: Message) -> set[str]:
             for _, branch in node.branches:
                 found |= _arguments(branch)
     return found
+
+
+def test_formats_are_known_without_the_plural_rules() -> None:
+    program = "import sys; import hymt_local.documents.registry; sys.exit('babel' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import shutil
 import subprocess
@@ -98,6 +99,16 @@ def test_line_ends_of_the_file_are_used() -> None:
     document = PoFormat().read((HEADER + 'msgid "A"\nmsgstr ""\n').replace("\n", "\r\n").encode(), FRENCH)
     data = document.merge({"message-2": "mot " * 30 + "fin"}, MergeOptions(FRENCH)).data
     assert b"\n" not in data.replace(b"\r\n", b"")
+
+
+def test_a_translation_that_is_the_same_as_its_source_counts() -> None:
+    document = body('msgid "OK"\nmsgstr ""\n\nmsgid "Open"\nmsgstr ""\n')
+    assert filled(document, "OK", "Ouvrir") == 'msgid "OK"\nmsgstr "OK"\n\nmsgid "Open"\nmsgstr "Ouvrir"\n'
+
+
+def test_d_1_a_document_of_nothing_but_its_sources_is_an_echo() -> None:
+    document = body('msgid "OK"\nmsgstr ""\n\nmsgid "Open"\nmsgstr ""\n')
+    assert filled(document, "OK", "Open") == 'msgid "OK"\nmsgstr ""\n\nmsgid "Open"\nmsgstr ""\n'
 
 
 # Plural forms
@@ -425,3 +436,33 @@ def test_msgfmt_takes_a_filled_template_in_every_language(
     targets = {unit.id: pseudo_localize(unit.source.text) for unit in document.units}
     merged = document.merge(targets, MergeOptions(languages, marks_fuzzy=False))
     assert (merged.rejected, msgfmt(merged, tmp_path)) == ({}, "")
+
+
+def test_v_1_msgfmt_takes_any_arrangement_of_directives_that_is_let_through(
+    tmp_path: Path, msgfmt: Callable[[Merged, Path], str]
+) -> None:
+    parts = [
+        *("%s", "%d", "%5.2f", "%1$s", "%2$d", "%%", "% d", "%(a)s", "%(b)d", "%ld", "%*d", "%i", "%<PRIu64>", "%"),
+        *("{a}", "{0}", "{}", "{{", "}}", "{a:>5}", "{a!r}", " ", "word"),
+    ]
+    flags = ["c-format", "python-format", "python-brace-format", "objc-format", "php-format", "java-printf-format"]
+    chance = random.Random(11)
+    text = "".join(
+        f'#, {chance.choice(flags)}\nmsgid "{"".join(chance.choices(parts, k=4))} {number}x"\nmsgstr ""\n\n'
+        for number in range(3000)
+    )
+    document = body(text)
+    targets = {unit.id: _rearranged(unit.source.text, parts, chance) for unit in document.units}
+    merged = document.merge(targets, REVIEWED)
+    assert 500 < len(merged.rejected) < 2500
+    assert msgfmt(merged, tmp_path) == ""
+
+
+def _rearranged(source: str, parts: list[str], chance: random.Random) -> str:
+    """Shuffle the pieces of a text, put another one in, or leave them."""
+    pieces = re.split(r"(%\S+|\{\S*|\s)", source)
+    if chance.random() < 0.4:
+        chance.shuffle(pieces)
+    elif chance.random() < 0.6:
+        pieces.insert(chance.randrange(len(pieces)), chance.choice(parts))
+    return "".join(pieces).strip() + "!"

@@ -3,8 +3,10 @@ from pathlib import Path
 
 import pytest
 
+from hymt_local.catalog import ALL_TAGS
 from hymt_local.segment import Segment
 from hymt_local.segmenter import Level, is_passthrough, join_segments, parts_at, split_lines, split_sentences
+from tests.bench.bench_text import boundary_recall
 
 
 def sources(segments: tuple[Segment, ...]) -> list[str]:
@@ -117,3 +119,35 @@ def test_chinese_needs_no_space_after_its_own_full_stop() -> None:
     segments = split_sentences("Hello. Bye. OK.", "en")
     joined = join_segments(segments, ["你好。", "再见", "好。"], source_lang="en", target_lang="zh")
     assert joined == "你好。再见 好。"
+
+
+def test_s_4_a_long_thai_text_is_cut_at_its_spaces_and_a_short_one_is_one_sentence() -> None:
+    assert len(sources(split_sentences("วันนี้อากาศดี เราไปเดินเล่นกันเถอะ", "th"))) == 1
+    text = "วันนี้อากาศดีมากจริงๆ เราไปเดินเล่นที่สวนสาธารณะกันเถอะ แล้วค่อยกลับบ้านไปกินข้าวเย็นด้วยกัน"
+    assert len(sources(split_sentences(text, "th"))) >= 2
+
+
+@pytest.mark.parametrize("source_lang", ALL_TAGS)
+def test_s_6_every_pair_of_languages_is_joined_by_its_rule(source_lang: str) -> None:
+    unspaced, joined = {"zh", "zh-Hant", "yue", "ja", "th", "km", "my", "bo"}, {"zh", "zh-Hant", "yue", "ja"}
+    for target_lang in ALL_TAGS:
+        if source_lang == target_lang:
+            continue
+        full_width = target_lang in joined
+        targets = ["甲。", "乙。"] if full_width else ["A.", "B."]
+        for gap in ("", " ", "\n", "  "):
+            segments = (Segment(0, "x", "", gap), Segment(1, "y", "", "\n"))
+            text = join_segments(segments, targets, source_lang=source_lang, target_lang=target_lang)
+            expected = gap
+            if gap == "" and source_lang in unspaced and not full_width:
+                expected = " "
+            elif gap == " " and full_width and source_lang not in joined:
+                expected = ""
+            assert text == f"{targets[0]}{expected}{targets[1]}\n", (source_lang, target_lang, gap)
+
+
+@pytest.mark.parametrize(
+    ("lang", "least"), [("en", 0.8), ("km", 0.8), ("bo", 0.8), ("my", 0.75), ("th", 0.4), ("hi", 0.85)]
+)
+def test_s_4_sentence_ends_of_news_are_found(shared_data: Path, lang: str, least: float) -> None:
+    assert boundary_recall(shared_data, [lang])[lang] >= least

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from hymt_local.document_jobs.events import UnitSettled
+from hymt_local.document_jobs.run import translate_bytes
 from hymt_local.documents.base import Languages, MergeOptions
 from hymt_local.documents.cue_layout import CueLimits, cells, cue_findings, lay_out
 from hymt_local.documents.cues import CueDocument
 from hymt_local.documents.srt import SrtFormat
 from hymt_local.errors import DocumentError
 from hymt_local.segment import Severity, TokenKind
+from tests.document_services import UnitsService, options
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "documents"
 LANGUAGES = Languages("en", "de")
@@ -104,6 +107,11 @@ def test_what_only_looks_like_a_tag_is_text() -> None:
 @pytest.mark.parametrize("text", ["", "♪ ♪", "<i></i>", "{\\an8}", "-", "[]"])
 def test_a_cue_without_words_has_no_unit(text: str) -> None:
     assert [unit.id for unit in cue(text).units] == ["cue-2"]
+
+
+def test_d_6_thousands_of_tags_are_not_taken_off_one_by_one() -> None:
+    (unit, _) = cue("<b>" * 50_000 + "End").units
+    assert unit.source.text.endswith("<b>End")
 
 
 def test_d_1_a_damaged_file_keeps_every_byte_and_loses_no_text() -> None:
@@ -240,3 +248,16 @@ def test_a_document_finds_what_a_reader_cannot_follow() -> None:
 def test_earlier_cues_are_context() -> None:
     text = "".join(f"{n}\n00:00:0{n},000 --> 00:00:0{n},900\nLine {n}.\n\n" for n in range(1, 5))
     assert read(text).units[3].source.context == ("Line 2.", "Line 3.")
+
+
+def test_what_the_source_has_already_is_no_finding() -> None:
+    document = read("1\n00:00:01,000 --> 00:00:01,100\nFar too fast.\n")
+    assert document.findings(document.units[0], "Viel zu schnell, wirklich.") == ()
+
+
+async def test_what_a_reader_cannot_follow_is_in_the_events_of_a_job() -> None:
+    data = b"1\n00:00:01,000 --> 00:00:01,500\nTen cells.\n\n2\n00:00:02,000 --> 00:00:09,000\nYes.\n"
+    events = [event async for event in translate_bytes(data, "a.srt", options=options(), service=UnitsService())]
+    settled = {event.id: event for event in events if isinstance(event, UnitSettled)}
+    assert [finding.code for finding in settled["cue-1"].findings] == ["reading_speed"]
+    assert settled["cue-2"].findings == ()

@@ -208,3 +208,23 @@ async def test_an_edit_that_lost_a_protected_part_does_not_count() -> None:
         0: "Ouvrez FILE maintenant",
         1: "CLOSE FILE NOW",
     }
+
+
+async def test_f_13_units_in_the_target_language_stay_as_they_are() -> None:
+    backend = ScriptedBackend(Echo(str.upper))
+    french = (
+        "Le conseil municipal se réunit mardi prochain pour discuter du nouveau budget de la ville et de ses écoles."
+    )
+    english = (
+        "The city council meets next Tuesday to discuss the new budget of the town and of all of its schools here."
+    )
+    targets = await targets_of(scripted_model(backend, kind="test"), unit(french), unit(english), unit("Merci"))
+    assert targets == [french, english.upper(), "MERCI"]
+
+
+async def test_f_13_a_short_unit_in_the_targets_script_stays_too() -> None:
+    backend = ScriptedBackend(Echo(str.upper))
+    events = await events_of(
+        scripted_model(backend, kind="test"), asked(unit("谢谢你"), unit("Hello"), target_lang="zh")
+    )
+    assert {done.segment: done.target for done in settled(events)} == {0: "谢谢你", 1: "HELLO"}

@@ -113,3 +113,9 @@ def test_the_corpora_keep_every_line_that_is_not_text(shared_data: Path) -> None
         assert [unit.source.text for unit in again.units] == [f"⟦{unit.source.text}⟧" for unit in document.units]
         kept = [line for line in data.splitlines() if b"-->" in line or line.startswith((b"NOTE", b"STYLE", b"::"))]
         assert [line for line in merged.data.splitlines() if line in kept] == kept
+
+
+def test_a_file_of_metadata_has_nothing_to_translate() -> None:
+    text = 'WEBVTT\nKind: {}\n\n00:01.000 --> 00:02.000\n{{"id": 1}}\n'
+    assert read(text.format("metadata")).units == ()
+    assert len(read(text.format("captions")).units) == 1

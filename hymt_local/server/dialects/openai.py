@@ -25,6 +25,7 @@ from hymt_local.server.native import json_response
 from hymt_local.server.ordered_text import OrderedText
 from hymt_local.server.prompt_reading import Message, PromptTask, read_chat, read_prompt
 from hymt_local.server.streaming import EventStream
+from hymt_local.server.tagged_text import INLINE_RULES
 from hymt_local.server.texts import Wish, translate_texts
 from hymt_local.translation_job import error_of
 
@@ -178,7 +179,7 @@ async def _answer_segments(
 ) -> Response:
     """Answer the JSON of KISS Translator with the JSON that it parses."""
     model = await asyncio.to_thread(_installed, context, body.model)
-    wish = Wish(CODES.target_tag(job.targetLanguage), model=model)
+    wish = Wish(CODES.target_tag(job.targetLanguage), markup=INLINE_RULES, model=model)
     done = await translate_texts(context, http, [each.text for each in job.segments], wish)
     translations = [
         {"id": item.id, "text": each.text, "sourceLanguage": CODES.code(each.source_lang)}

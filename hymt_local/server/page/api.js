@@ -42,10 +42,14 @@ export async function send(path, { json, headers = {}, ...options } = {}) {
     response = await fetch(path, { ...options, headers: all, cache: "no-store", credentials: "omit" });
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new ServerFault("The server does not answer.", { hint: "Is `hymt serve` still running?", code: "unreachable" });
+    throw gone("The server does not answer.");
   }
   if (!response.ok) throw await faultOf(response);
   return response;
+}
+
+function gone(message) {
+  return new ServerFault(message, { hint: "`hymt web` starts it again.", code: "unreachable" });
 }
 
 async function faultOf(response) {
@@ -60,7 +64,9 @@ export async function* stream(path, json, signal) {
   let rest = "";
   try {
     for (;;) {
-      const { done, value } = await reader.read();
+      const { done, value } = await reader.read().catch((error) => {
+        throw error.name === "AbortError" ? error : gone("The connection to the server broke off.");
+      });
       if (done) return;
       const blocks = (rest + value).split("\n\n");
       rest = blocks.pop();

@@ -14,6 +14,12 @@ export class Documents {
     this.fail = fail;
   }
 
+  // The file chooser offers what the server can read; anything else may still be dropped, and is then refused.
+  async offerFormats(input) {
+    const { formats } = await ask("/v1/documents");
+    input.accept = formats.flatMap(({ extensions }) => extensions).join(",");
+  }
+
   listen(input, pane) {
     input.addEventListener("change", () => {
       for (const file of input.files) this.#translate(file);
@@ -79,6 +85,7 @@ export class Documents {
 class Row {
   #state = element("span", "state", "Sending…");
   #bar = document.createElement("progress");
+  #remove;
 
   constructor(name) {
     this.name = name;
@@ -91,7 +98,10 @@ class Row {
     const title = element("span", "name", name);
     title.dir = "auto";
     this.#state.setAttribute("role", "status");
-    this.element.append(title, this.#bar, this.#state, remove);
+    const middle = element("div", "");
+    middle.append(title, this.#bar, this.#state);
+    this.#remove = remove;
+    this.element.append(middle, remove);
   }
 
   progress({ n_done, n_units }) {
@@ -105,12 +115,12 @@ class Row {
     const link = element("a", "main", "Save");
     link.href = url;
     link.download = this.name.replace(/(\.[^.]+)?$/, `.${targetLang}$1`);
-    this.element.append(link);
+    this.#remove.before(link);
   }
 
   fail({ message, hint = "" }) {
     this.#bar.remove();
     this.element.classList.add("failed");
-    this.#state.textContent = `${message} ${hint}`.trim();
+    this.#state.textContent = hint ? `${message} (${hint})` : message;
   }
 }

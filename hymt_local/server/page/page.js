@@ -46,6 +46,7 @@ async function load() {
     if (!nameOf(state.sourceLang)) state.sourceLang = "auto";
     showLanguages();
     at("source").focus();
+    await documents.offerFormats(at("file"));
   } catch (error) {
     fail(error);
   }
@@ -117,7 +118,7 @@ function cancel() {
 }
 
 function loading({ model, fraction }) {
-  say(`Loading ${model}: ${Math.round(fraction * 100)} %`);
+  say(`Loading ${model}: ${Math.floor(fraction * 10) * 10} %`);  // in steps: screen readers read every change
 }
 
 function started(event) {
@@ -239,8 +240,9 @@ function setLanguages(sourceLang, targetLang) {
 function showLanguages() {
   const { detected, sourceLang, targetLang } = state;
   const shown = sourceLang === "auto" && detected ? detected.tag : sourceLang;
-  at("source-lang-name").textContent = nameOf(shown) || AUTO.native;
-  at("detected").textContent = sourceLang === "auto" && detected ? (detected.confidence < 0.6 ? "detected?" : "detected") : "";
+  const [name, rest] = nameOf(shown) === AUTO.native ? AUTO.native.split(" ") : [nameOf(shown), ""];
+  at("source-lang-name").textContent = name ?? "…";
+  at("detected").textContent = rest || (shown === sourceLang ? "" : detected.confidence < 0.6 ? "detected?" : "detected");
   at("target-lang-name").textContent = nameOf(targetLang) || "…";
 }
 
@@ -257,7 +259,7 @@ function likelyTarget() {
 // Saying and keeping
 
 function say(text) {
-  at("status").textContent = text;
+  if (at("status").textContent !== text) at("status").textContent = text;
 }
 
 function hideAlert() {
