@@ -6,6 +6,7 @@ with colours arrives scrambled, and a clipboard could press keys. Most terminals
 
 from __future__ import annotations
 
+import string
 from collections.abc import Iterable
 
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
@@ -15,7 +16,8 @@ from textual.message import Message
 from hymt_local.sanitize import REPLACEMENT
 
 _ESCAPE = "\x1b"
-_DIGITS = "0123456789"
+_ALT_CHARACTERS = frozenset(string.digits + string.ascii_lowercase) - {"b", "f"}
+"""A Mac sends escape with b and f for ctrl+left and ctrl+right."""
 
 
 class PasteFilter:
@@ -74,12 +76,12 @@ class ShieldedParser(XTermParser):
     def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[Key]:
         """Take alt with a letter or digit for a key that types nothing.
 
-        Textual takes a digit for what a Mac types with Option, and lets a text area type the letter.
+        Textual takes a digit for what a Mac types with Option, and lets a text area type the letter. No longer sequence
+        begins with an escape and one of these.
         """
-        if len(sequence) == 2 and sequence[0] == _ESCAPE and sequence[1] in _DIGITS:
+        if len(sequence) == 2 and sequence[0] == _ESCAPE and sequence[1] in _ALT_CHARACTERS:
             return [Key(f"alt+{sequence[1]}", None)]
-        keys = super()._sequence_to_key_events(sequence, alt)
-        return [Key(key.key, None) if key.key == f"alt+{key.character}" else key for key in keys]
+        return super()._sequence_to_key_events(sequence, alt)
 
     def feed(self, data: str) -> Iterable[Message]:
         """Parse terminal input; empty data means its end."""

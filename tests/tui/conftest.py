@@ -8,13 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from hymt_local.application import open_application
+from hymt_local.application import Application, open_application
 from hymt_local.language import LANGUAGES
 from hymt_local.paths import Paths
+from hymt_local.tui import translate_screen
 from hymt_local.tui.app import HymtApp
 from hymt_local.tui.choices import ModelChoice
 from hymt_local.tui.opening import open_environment
 from hymt_local.tui.terminal import CellWidths, Terminal
+from tests.machines import machine
 from tests.tui.fakes import FakeClock, FakeService
 
 MODELS = (
@@ -41,6 +43,13 @@ def clock() -> FakeClock:
 @pytest.fixture
 def copy_file(paths: Paths) -> Path:
     return paths.last_translation
+
+
+@pytest.fixture(autouse=True)
+def same_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what is shown of this machine be the same everywhere: 8 GB, no GPU, a program of 50 MiB."""
+    monkeypatch.setattr(Application, "probe_machine", lambda self: machine(8))
+    monkeypatch.setattr(translate_screen, "rss_bytes", lambda: 50 << 20)
 
 
 @pytest.fixture

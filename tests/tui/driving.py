@@ -15,7 +15,7 @@ from hymt_local.tui.panes import SourceArea, TargetArea
 from hymt_local.tui.view_screen import ViewScreen
 
 MOST_ROUNDS = 200
-LONGEST_WAIT_S = 10
+LONGEST_WAIT_S = 20
 """Threads have a say too: a condition may need more than the app's own rounds."""
 SHORT_GROUPS = frozenset({"record", "memory", "page", "copy", "judge", "verify"})
 """Workers that end by themselves."""

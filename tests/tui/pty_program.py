@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PATIENCE_S = 10
+PATIENCE_S = 30
 """Only a broken program waits that long, on the slowest machine."""
 
 READY = b"ype or paste text"

@@ -12,6 +12,7 @@ import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from textual.pilot import Pilot
@@ -23,6 +24,7 @@ from hymt_local.events import Origin, SegmentDone, TokenUsage
 from hymt_local.language import LANGUAGES
 from hymt_local.memory.history import History, Translation
 from hymt_local.segment import Finding, Severity
+from hymt_local.tui import translate_screen
 from hymt_local.tui.app import HymtApp
 from hymt_local.tui.choices import ModelChoice
 from hymt_local.tui.document_queue import DocumentPhase, QueuedDocument
@@ -90,8 +92,8 @@ async def translate(pilot: Pilot[None], service: FakeService) -> None:
 
 def queue_documents(app: HymtApp) -> None:
     """Fill the queue without translating anything."""
-    known = {"source_lang": "en", "target_lang": "zh", "model": MODELS[0].ref}
-    folder = Path("/home/ada/work")
+    known: dict[str, Any] = {"source_lang": "en", "target_lang": "zh", "model": MODELS[0].ref}
+    folder = Path("~/work")
     done = QueuedDocument(
         folder / "README.md",
         folder / "README.zh.md",
@@ -184,7 +186,10 @@ def main() -> int:
     arguments = [*sys.argv[1:], *["docs/screens", "120x34", "textual-dark", "en"][len(sys.argv) - 1 :]]
     folder, size, theme, language = arguments
     columns, rows = (int(part) for part in size.split("x"))
-    with mock.patch.object(Application, "probe_machine", return_value=machine(16, 6)):
+    with (
+        mock.patch.object(Application, "probe_machine", return_value=machine(16, 6)),
+        mock.patch.object(translate_screen, "rss_bytes", return_value=46 << 20),
+    ):
         asyncio.run(draw(Path(folder), (columns, rows), theme, language))
     return 0
 
