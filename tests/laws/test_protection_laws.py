@@ -228,7 +228,7 @@ def test_p_2_a_token_that_ends_in_whitespace_is_not_torn() -> None:
 
 def test_p_3_what_also_stands_there_unprotected_cannot_do_without_a_mask() -> None:
     text = "%s\n%s\n %s%s"
-    spans = (ProtectedSpan(Span(2, 3)),)
+    spans = (ProtectedSpan(Span(5, 6)),)
     assert not can_keep(SourceText(text, tokens_of(UnitText(text, spans, GROUPS)), GROUPS))
     assert not can_keep(SourceText("Bob met Bob", (ProtectedSpan(Span(0, 3)),), GROUPS))
     assert can_keep(SourceText("Bob met Bobby", (ProtectedSpan(Span(0, 3)),), GROUPS))
