@@ -183,13 +183,13 @@ def can_keep(source: SourceText) -> bool:
     masked = protect(source, family=MaskFamily.KEEP)
     if not masked.tokens:
         return True
-    found = [match.start() for match in _alternatives(masked.tokens).finditer(masked.text)]
-    starts: list[int] = []
+    found = [(match.start(), match.group()) for match in _alternatives(masked.tokens).finditer(masked.text)]
+    expected: list[tuple[int, str]] = []
     position = 0
     for text, token in zip(masked.between, masked.tokens, strict=False):
-        starts.append(position + len(text))
+        expected.append((position + len(text), token.text))
         position += len(text) + len(token.text)
-    return found == starts
+    return found == expected
 
 
 def restore(masked: Masked, answer: str) -> Restored | MaskFault:
