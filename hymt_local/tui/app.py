@@ -16,7 +16,9 @@ from textual import work
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
+from textual.theme import Theme
 
+from hymt_local.config import write_setting
 from hymt_local.errors import HymtError
 from hymt_local.sanitize import sanitize
 from hymt_local.tui.choices import ModelChoice
@@ -95,6 +97,7 @@ class HymtApp(App[None], inherit_bindings=False):
         """Answer signals by leaving in order."""
         if self.environment.terminal.rtl == "visual":
             self._write_control(_KEEP_ORDER)
+        self.theme_changed_signal.subscribe(self, self._keep_theme)
         if not self.is_headless and sys.platform != "win32":
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGHUP):
@@ -287,7 +290,19 @@ class HymtApp(App[None], inherit_bindings=False):
         wanted = self.environment.settings.theme
         if self.environment.environ.get("NO_COLOR") and NO_COLOUR_THEME in self.available_themes:
             wanted = NO_COLOUR_THEME
-        self.theme = wanted if wanted in self.available_themes else FALLBACK_THEME
+        self._applied_theme = wanted if wanted in self.available_themes else FALLBACK_THEME
+        self.theme = self._applied_theme
+
+    def _keep_theme(self, theme: Theme) -> None:
+        """Write a theme that was chosen in the palette into the settings."""
+        environment = self.environment
+        if theme.name == self._applied_theme:
+            return
+        try:
+            write_setting(environment.application.paths.config_file, "theme", theme.name)
+            environment.reload()
+        except HymtError as error:
+            self.show_notice(Notice(error.message, hint=error.hint, is_warning=True))
 
     # Commands
 

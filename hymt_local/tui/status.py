@@ -220,7 +220,7 @@ class StatusArea(Vertical):
         self.show_state(text.state, is_wrapped=text.is_error)
         self.query_one("#status-model", Static).update(text.model)
         self.show_advice(text.advice)
-        self.query_one("#status-details", Static).update(text.details)
+        self.show_details(text.details)
 
     def show_notice(self, notice: Notice) -> None:
         """Show a notice in place of the run's state; the advice line takes its hint if it has one."""
@@ -231,6 +231,10 @@ class StatusArea(Vertical):
     def show_advice(self, advice: Content) -> None:
         """Show what can be done, or what is to be known, below the state."""
         self.query_one("#status-advice", Static).update(advice)
+
+    def show_details(self, details: Content) -> None:
+        """Show the figures of the model."""
+        self.query_one("#status-details", Static).update(details)
 
     def show_state(self, text: Content, *, is_wrapped: bool = False) -> None:
         """Show what is going on; what went wrong may take several rows (`is_wrapped`)."""

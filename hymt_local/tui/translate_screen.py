@@ -44,7 +44,7 @@ from hymt_local.tui.picker import LanguagePicked, LanguagePicker, ModelPicker
 from hymt_local.tui.recorder import Recorder
 from hymt_local.tui.run_state import Phase, RunState
 from hymt_local.tui.runner import WORKER_GROUP, Run, Runner
-from hymt_local.tui.status import ModelFacts, Notice, StatusArea, bar_text, status_of
+from hymt_local.tui.status import ModelFacts, Notice, StatusArea, StatusText, bar_text, status_of
 from hymt_local.tui.text_files import MOST_BYTES, is_for_documents, read_text_file, save_text_file
 from hymt_local.tui.transcript import Passage
 from hymt_local.tui.unsaved import UnsavedText
@@ -100,6 +100,7 @@ class TranslateScreen(ViewScreen):
         """What is to be known besides the runs: an offer or a download."""
         self._is_target_current = False
         self._is_second_try = False
+        self._n_warnings = 0
         self._draft = ""
         """The last translation, while it was made into the same language by the same model: the next may begin so."""
 
@@ -137,7 +138,7 @@ class TranslateScreen(ViewScreen):
     def learn_devices(self, devices: Mapping[str, str]) -> None:
         """Take note of where the layers of each model go on this machine, by reference."""
         self._devices = devices
-        self._show_status()
+        self.query_one(StatusArea).show_details(self._status().details)
 
     def offer(self, model: str) -> None:
         """Say which model suits this machine, in place of the demo's banner."""
@@ -510,6 +511,7 @@ class TranslateScreen(ViewScreen):
                 self._pause.observe(run.state.elapsed_s)
                 self._look_at_memory()
             self._record(run)
+            self._pass_on_warnings()
         elif self._must_try_again(run.state):
             self._start_run(is_second_try=True)
             self.show_notice(Notice(self.wording("translate.engine_restarted"), is_warning=True))
@@ -519,6 +521,13 @@ class TranslateScreen(ViewScreen):
             self._target.show(transcript.text)
             self._mark_target(is_current=False)
         self._show_status()
+
+    def _pass_on_warnings(self) -> None:
+        """Say what went wrong beside the translation, such as a cache that cannot be written; each once."""
+        warnings = self.environment.service.warnings
+        for text in warnings[self._n_warnings :]:
+            self.app.call_later(self.show_notice, Notice(text, is_warning=True))
+        self._n_warnings = len(warnings)
 
     def _must_try_again(self, state: RunState) -> bool:
         """An engine that has died is started again by the next request: make it at once, but only once."""
@@ -539,7 +548,7 @@ class TranslateScreen(ViewScreen):
     @work(exclusive=True, group="memory", exit_on_error=False)
     async def _look_at_memory(self) -> None:
         self._rss_bytes = await asyncio.to_thread(rss_bytes)
-        self._show_status()
+        self.query_one(StatusArea).show_details(self._status().details)  # a message beside them stays
 
     def _alternative_taken(self, text: str | None) -> None:
         if text is None:
@@ -634,8 +643,11 @@ class TranslateScreen(ViewScreen):
         return self.environment.terminal.cell_widths is None and not SPACING_MARK_LANGUAGES.isdisjoint(shown)
 
     def _show_status(self) -> None:
+        self.query_one(StatusArea).show(self._status())
+
+    def _status(self) -> StatusText:
         run = self._runner.run
-        text = status_of(
+        return status_of(
             run.state if run else self._state,
             elapsed_s=self._runner.elapsed_s,
             model=ModelFacts(
@@ -648,7 +660,6 @@ class TranslateScreen(ViewScreen):
             banner=self._banner,
             wording=self.wording,
         )
-        self.query_one(StatusArea).show(text)
 
     def _idle_text(self) -> str:
         if not self._is_live:

@@ -93,7 +93,7 @@ async def translate(pilot: Pilot[None], service: FakeService) -> None:
 def queue_documents(app: HymtApp) -> None:
     """Fill the queue without translating anything."""
     known: dict[str, Any] = {"source_lang": "en", "target_lang": "zh", "model": MODELS[0].ref}
-    folder = Path("~/work")
+    folder = Path("~/texts")
     done = QueuedDocument(
         folder / "README.md",
         folder / "README.zh.md",

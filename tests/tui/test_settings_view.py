@@ -93,6 +93,14 @@ async def test_a_theme_is_chosen_from_the_list_and_shown_at_once(make_app: MakeA
         assert pilot.app.theme == written(paths)["theme"]
 
 
+async def test_a_theme_of_the_palette_is_kept(make_app: MakeApp, paths: Paths) -> None:
+    async with make_app().run_test(size=(120, 40)) as pilot:
+        assert not paths.config_file.exists()
+        pilot.app.theme = "nord"
+        await until(pilot, lambda: paths.config_file.exists())
+    assert written(paths) == {"theme": "nord"}
+
+
 async def test_a_value_that_a_flag_overrides_is_called_so(make_app: MakeApp, paths: Paths) -> None:
     async with make_app().run_test(size=(120, 40)) as pilot:
         await open_setting(pilot, "target_lang")

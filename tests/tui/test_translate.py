@@ -232,6 +232,20 @@ class TestGoingWrong:
             await until(pilot, lambda: "internal error: RuntimeError('boom')" in status(pilot))
             assert source(pilot).text == "Hello"
 
+    async def test_what_went_wrong_beside_the_translation_is_said_once(
+        self, make_app: MakeApp, service: FakeService
+    ) -> None:
+        async with make_app().run_test() as pilot:
+            await paste(pilot, "Hello")
+            await until(pilot, lambda: len(service.jobs) == 1)
+            service.warnings = ("translations are not remembered: the disk is full",)
+            answer(service.job, "Bonjour")
+            await until(pilot, lambda: "the disk is full" in status(pilot))
+            await pilot.press("ctrl+r")
+            await until(pilot, lambda: len(service.jobs) == 2)
+            answer(service.job, "Bonjour")
+            await until(pilot, lambda: "Translated" in status(pilot))
+
     async def test_a_failure_hides_the_translation_of_an_older_text(
         self, make_app: MakeApp, service: FakeService
     ) -> None:
