@@ -96,7 +96,7 @@ def test_a_head_that_trickles_gains_no_time(served: Served) -> None:
     with served.connect() as connection:
         connection.settimeout(0.05)
         while not _is_closed_after(connection, b"X"):
-            assert time.perf_counter() - started < 1.0
+            assert time.perf_counter() - started < WAIT_S
 
 
 def _is_closed_after(connection: socket.socket, data: bytes) -> bool:
