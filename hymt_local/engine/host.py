@@ -267,8 +267,8 @@ class HostedBackend(Backend):
         for guest in list(self._guests.values()):
             if guest.inner is not None and guest not in running:
                 self._park(guest)
-        for guest in running:
-            if guest.inner is None:
+        for guest in sorted(running, key=lambda guest: (-guest.request.priority, guest.ticket)):
+            if guest.inner is None:  # interactive work last: the slot that is kept for it is nobody else's
                 try:
                     self._admit(guest)
                 except HymtError as error:

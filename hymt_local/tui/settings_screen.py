@@ -204,7 +204,7 @@ class SettingsScreen(ListScreen):
     def _text_of(self, value: object) -> str:
         if isinstance(value, bool):
             return self.wording("settings.on" if value else "settings.off")
-        if value is None or value in ({}, (), []):
+        if value is None or value in ("", {}, (), []):
             return self.wording("settings.unset")
         return ", ".join(map(str, value)) if isinstance(value, tuple | list | dict) else str(value)
 

@@ -138,6 +138,9 @@ async def test_a_view(
         await pilot.press(f"alt+{view.number}")
         await until(pilot, lambda: app_of(pilot).view is view)
         await at_rest(pilot)
+        if view is View.SETTINGS:  # two of them: the picture is not about how many there are
+            await pilot.press("slash", *"theme")
+            await pilot.press("enter")
         await pilot.press("down", "down")
         await at_rest(pilot)
         await draw(pilot, screen, view)

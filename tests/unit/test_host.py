@@ -124,6 +124,19 @@ def test_whoever_kills_it_from_outside_however_often_nobody_is_to_blame(shared: 
     assert [found[ticket].decode() for ticket in tickets] == texts
 
 
+def test_a_full_house_is_full_again_after_a_restart(shared: HostedBackend) -> None:
+    texts = [f"document {number}" for number in range(4)]
+    tickets = [shared.open(request(text, priority=Priority.DOCUMENT)) for text in texts]
+    tickets.append(shared.open(request("interactive", priority=Priority.INTERACTIVE)))
+    shared.step()
+    assert shared.pid is not None
+    os.kill(shared.pid, signal.SIGKILL)
+    ended: dict[int, object] = {}
+    while len(ended) < 5:
+        ended |= {ticket: event for ticket, event in shared.step() if isinstance(event, GenerationDone | Exception)}
+    assert [type(ended[ticket]) for ticket in tickets] == [GenerationDone] * 5
+
+
 def test_who_crashes_it_twice_gets_the_error_and_the_others_their_whole_text(shared: HostedBackend) -> None:
     texts = ["one of four", "the <SIGSEGV> bad one", "three of them, and a longer one", "four"]
     answers = play_all(shared, [request(text, priority=Priority.DOCUMENT) for text in texts])
