@@ -297,12 +297,11 @@ class ResidentService:
         """Cancel every job; the server stays."""
         with self._changed:
             self._is_closed = True
-            running = list(self._running)
+            running, substitute = list(self._running), self._substitute
         for job in running:
             self._cancel(job)
-        with self._finding:
-            if self._substitute is not None:
-                self._substitute.close()
+        if substitute is not None:
+            substitute.close()
 
     def _cancel(self, job: TranslationJob) -> None:
         job.put(Cancelled())
@@ -384,7 +383,7 @@ class ResidentService:
         Raises:
             ServerError: there is none.
         """
-        with self._finding:
+        with self._changed:
             if self._substitute is None:
                 if self._fall_back is None:
                     raise ServerError("no server runs", hint="`hymt serve` starts one")

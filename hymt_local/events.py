@@ -80,6 +80,9 @@ class TranslationRequest:
     draft: str | None = None
     """What the translation of `text` probably is, line for line: it saves time where it is right, and no more."""
     pivot: Pivot = Pivot.OFF
+    isolate: bool = False
+    """Where the target runs from right to left, put each placeholder between U+2068 and U+2069: it keeps its own
+    direction on a screen then."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -84,6 +84,11 @@ class Plan:
         return self.drafts[index] if index < len(self.drafts) else ""
 
     @property
+    def isolates(self) -> bool:
+        """Whether placeholders get marks of direction in this target."""
+        return _isolates(self.request, self.target_lang)
+
+    @property
     def is_identity(self) -> bool:
         """True when there is nothing to do: no words, or they are in the target language already."""
         return self.source_lang in {UNDETERMINED, self.target_lang}
@@ -130,7 +135,7 @@ class Planner:
             sources=units or tuple(_line_source(segment, request.protect) for segment in texts),
             sampling=sampling,
             signature=signature,
-            digest=signature.digest(),
+            digest=_digest(request, signature),
             drafts=self._drafts(request, target_lang),
             pivot_lang=self._pivot(request.pivot, source_lang=source_lang, target_lang=target_lang),
         )
@@ -153,7 +158,7 @@ class Planner:
             segments=segments,
             sources=sources,
             signature=signature,
-            digest=signature.digest(),
+            digest=_digest(plan.request, signature),
             drafts=plan.drafts if target_lang == plan.target_lang else (),
             pivot_lang=None,
         )
@@ -230,6 +235,15 @@ class Planner:
             source_lang=source_lang,
             target_lang=target_lang,
         )
+
+
+def _isolates(request: TranslationRequest, target_lang: str) -> bool:
+    return request.isolate and get_language(target_lang).rtl
+
+
+def _digest(request: TranslationRequest, signature: Signature) -> str:
+    digest = signature.digest()
+    return shaped_digest(digest, "isolate") if _isolates(request, signature.target_lang) else digest
 
 
 def shown(text: str) -> str:

@@ -14,13 +14,15 @@ from enum import StrEnum
 from itertools import pairwise
 
 from hymt_local.literals import Literal, find_literals
-from hymt_local.scripts import is_spaced, whole_word
+from hymt_local.scripts import is_spaced, script_of, whole_word
 from hymt_local.segment import ProtectedSpan, Span, TokenGroup, TokenKind, UnitText
 
 _UNMASKED_KINDS = frozenset({"entity"})
 """Found by the grammar but left to the model: an ampersand may well become the word `and`."""
 _PLAIN_GROUPS = frozenset({TokenGroup.TEXT})
 _LONGEST_MASK = 60
+_FIRST_STRONG_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
+_ISOLATES = frozenset("\u2066\u2067\u2068\u2069")
 _WORDLIKE = re.compile(r"[^\W\d_]{2}|[\u2e80-\u9fff]")
 _LOOSE_CONVERSION = re.compile(r"%[-+#0 ]*[\d.*]*[hlLqjzt]*[a-zA-Z@]")
 """A conversion without a position or a name: it takes its value by its order."""
@@ -181,13 +183,13 @@ def can_keep(source: SourceText) -> bool:
     masked = protect(source, family=MaskFamily.KEEP)
     if not masked.tokens:
         return True
-    found = [match.start() for match in _alternatives(masked.tokens).finditer(masked.text)]
-    starts: list[int] = []
+    found = [(match.start(), match.group()) for match in _alternatives(masked.tokens).finditer(masked.text)]
+    expected: list[tuple[int, str]] = []
     position = 0
     for text, token in zip(masked.between, masked.tokens, strict=False):
-        starts.append(position + len(text))
+        expected.append((position + len(text), token.text))
         position += len(text) + len(token.text)
-    return found == starts
+    return found == expected
 
 
 def restore(masked: Masked, answer: str) -> Restored | MaskFault:
@@ -261,6 +263,19 @@ def carried_over(source: SourceText, text: str) -> SourceText | None:
         return None
     spans = [ProtectedSpan(span, wanted[index].kind, wanted[index].pair) for index, span in found]
     return SourceText(text, tuple(spans), source.groups)
+
+
+def isolated(source: SourceText, target: str) -> str:
+    """Return a translation with each atomic token between marks that keep its direction apart from the text's.
+
+    A token that has such marks already, or cannot be told from other text, stays as it is.
+    """
+    carried = carried_over(source, target)
+    if carried is None or _ISOLATES & set(target):
+        return target
+    pieces = split_at_tokens(target, [token for token in carried.tokens if token.kind is TokenKind.ATOMIC])
+    marks = {True: (_FIRST_STRONG_ISOLATE, _POP_ISOLATE), False: ("", "")}
+    return "".join(f"{marks[piece.is_token][0]}{piece.text}{marks[piece.is_token][1]}" for piece in pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -650,39 +665,45 @@ def _respaced(texts: Sequence[str], tokens: Sequence[Token]) -> list[str]:
 
 def _respaced_end(text: str, token: Token) -> str:
     inner = text.rstrip()
-    return inner + _space(
-        token,
-        text[len(inner) :],
-        inner[-1:],
-        recorded=token.before,
-        neighbour=token.left,
-        is_inner=token.kind is TokenKind.CLOSE,
-    )
+    found, beside = text[len(inner) :], inner[-1:]
+    if token.kind is TokenKind.CLOSE and beside and "\n" not in found + token.before:
+        return inner + token.before
+    is_lost = bool(token.before) and not found and _runs_into_token(inner)
+    return inner + _space(found, token.before, is_lost=is_lost, is_same=beside == token.left)
 
 
 def _respaced_start(text: str, token: Token) -> str:
     inner = text.lstrip()
-    return (
-        _space(
-            token,
-            text[: len(text) - len(inner)],
-            inner[:1],
-            recorded=token.after,
-            neighbour=token.right,
-            is_inner=token.kind is TokenKind.OPEN,
-        )
-        + inner
-    )
+    found, beside = text[: len(text) - len(inner)], inner[:1]
+    if token.kind is TokenKind.OPEN and beside and "\n" not in found + token.after:
+        return token.after + inner
+    is_lost = bool(token.after) and not found and _is_of_spaced_words(beside)
+    return _space(found, token.after, is_lost=is_lost, is_same=beside == token.right) + inner
 
 
-def _space(token: Token, found: str, beside: str, *, recorded: str, neighbour: str, is_inner: bool) -> str:
-    """Return the whitespace for one side of a token: the source's, where the answer gives no reason for another."""
-    if found == recorded or "\n" in found or "\n" in recorded:
+def _space(found: str, recorded: str, *, is_lost: bool, is_same: bool) -> str:
+    """Return the whitespace for one side of a token: the source's, where the answer gives no reason for another.
+
+    Args:
+        found: In the answer.
+        recorded: In the source.
+        is_lost: Without whitespace, a word would run into the token.
+        is_same: Source and answer have the same character there.
+    """
+    if "\n" in found + recorded:
         return found
-    if is_inner and beside:
+    if (found and recorded) or is_lost:
         return recorded
-    if found and recorded:
-        return recorded
-    if recorded:  # lost: a letter of a script with spaces would run into the token
-        return recorded if is_spaced(beside) else found
-    return "" if beside and beside == neighbour and not beside.isalnum() else found
+    return "" if is_same and not recorded else found
+
+
+def _runs_into_token(inner: str) -> bool:
+    """Tell whether a text before a token should end in a space; Arabic and Hebrew write some words without one."""
+    if inner and script_of(inner[-1]) in {"Arab", "Hebr"}:
+        return inner[-2:-1].isalpha()
+    return _is_of_spaced_words(inner[-1:])
+
+
+def _is_of_spaced_words(character: str) -> bool:
+    """Tell whether a word with this character never touches a token; other scripts have endings that do."""
+    return character.isdigit() or (character.isalpha() and script_of(character) in {"Latn", "Cyrl"})

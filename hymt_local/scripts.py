@@ -39,6 +39,7 @@ _CANTONESE = frozenset("嘅咗喺唔冇佢哋嚟啲嗰俾乜咩嘢咁喎啫噉�
 
 UNSPACED_SCRIPTS = frozenset({"Hani", "Kana", "Thai", "Khmr", "Mymr", "Tibt"})
 """Scripts that put no space between words."""
+_LATIN = "A-Za-z\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u024f\u1e00-\u1eff"
 _UNSPACED = "\u0e00-\u0e7f\u0f00-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff"
 
 
@@ -50,9 +51,15 @@ def whole_word(pattern: str, *, first: str, last: str) -> str:
         first: The first character of what it matches; a sign, or a letter of a script without spaces, needs no edge.
         last: The last one.
     """
-    before = rf"(?<![^\W{_UNSPACED}])" if is_spaced(first) else ""
-    after = rf"(?![^\W{_UNSPACED}])" if is_spaced(last) else ""
+    before = f"(?<!{_going_on(first)})" if is_spaced(first) else ""
+    after = f"(?!{_going_on(last)})" if is_spaced(last) else ""
     return f"{before}{pattern}{after}"
+
+
+def _going_on(character: str) -> str:
+    """Return a class of what would make a longer word; to a Latin one, other scripts attach their endings."""
+    is_latin = character.isdigit() or script_of(character) == "Latn"
+    return f"[0-9_{_LATIN}]" if is_latin else rf"[^\W{_UNSPACED}]"
 
 
 def is_spaced(character: str) -> bool:

@@ -43,7 +43,7 @@ from hymt_local.generation import (
 )
 from hymt_local.memory.phrase_cache import CachedPhrase
 from hymt_local.planning import UNDETERMINED, OpenModel, Plan, Planner
-from hymt_local.protect import SourceText, carried_over
+from hymt_local.protect import SourceText, carried_over, isolated
 from hymt_local.segment import Segment
 from hymt_local.segmenter import join_segments
 
@@ -261,6 +261,8 @@ class Translator:
             raise
         except HymtError as error:
             answer = Answer(group.source.text, TokenUsage(), error)
+        if answer.error is None and plan.isolates:
+            answer = replace(answer, target=isolated(group.source, answer.target))
         if answer.error is None and answer.is_storable and self._cache and plan.request.use_cache:
             self._cache.put(plan.digest_of(group.source), group.source.text, target=answer.target)
         for done in _done(group, answer):

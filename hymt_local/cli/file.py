@@ -45,6 +45,7 @@ class Wish:
     format_name: str | None
     is_bilingual: bool
     marks_fuzzy: bool
+    protect: tuple[str, ...]
     is_recursive: bool
     replaces: bool
     resumes: bool
@@ -75,6 +76,15 @@ class Wish:
 )
 @click.option("--format", "format_name", metavar="NAME", help="Format, whatever the file's name says.")
 @click.option("--bilingual", is_flag=True, help="Write source and translation side by side.")
+@click.option(
+    "--protect", "protected", multiple=True, metavar="WORD", help="Leave a name or term as it is; repeatable."
+)
+@click.option(
+    "--via",
+    "pivot",
+    type=click.Choice(["zh", "auto", "off"]),
+    help="Translate through Chinese; auto: from or into a minority language of China.  [default: off]",
+)
 @click.option("--no-fuzzy", is_flag=True, help="Write gettext translations as final, not marked `fuzzy` for review.")
 @click.option("-r", "--recursive", is_flag=True, help="Take the folders below a folder too; their tree is kept.")
 @click.option("--force", is_flag=True, help="Overwrite existing output.")
@@ -93,6 +103,8 @@ def file_command(
     out: str | None,
     format_name: str | None,
     bilingual: bool,
+    protected: tuple[str, ...],
+    pivot: str | None,
     no_fuzzy: bool,
     recursive: bool,
     force: bool,
@@ -116,6 +128,7 @@ def file_command(
         "model": model,
         "source_lang": source_lang,
         "target_lang": target_lang,
+        "pivot": pivot,
         "cache": False if no_cache else None,
     }
     app = open_application(os.environ, flags=flags)
@@ -124,6 +137,7 @@ def file_command(
         format_name=format_name,
         is_bilingual=bilingual,
         marks_fuzzy=not no_fuzzy,
+        protect=protected,
         is_recursive=recursive,
         replaces=force,
         resumes=resume,
@@ -182,6 +196,7 @@ def _tasks(app: Application, paths: Sequence[str], *, wish: Wish, presentation: 
 def _task(app: Application, source: Path, target: Path, *, target_lang: str, wish: Wish) -> DocumentTask:
     from hymt_local.document_jobs.events import DocumentOptions, DocumentTask
     from hymt_local.documents.base import Languages
+    from hymt_local.events import Pivot
     from hymt_local.language import match_language
 
     settings = app.settings
@@ -195,6 +210,8 @@ def _task(app: Application, source: Path, target: Path, *, target_lang: str, wis
         format_name=wish.format_name,
         is_bilingual=wish.is_bilingual,
         marks_fuzzy=wish.marks_fuzzy,
+        protect=wish.protect,
+        pivot=Pivot(settings.pivot),
     )
     identity = app.resolve_model(model).fingerprint
     return DocumentTask(source, target, options, model_identity=identity, replaces=wish.replaces, resumes=wish.resumes)

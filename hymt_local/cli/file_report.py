@@ -129,7 +129,8 @@ def _summary(report: DocumentReport) -> str:
         (report.passed_through, "passed through"),
         (len(report.failed), "failed"),
     )
-    return f"{report.n_units:,} segments: {counts}, in {duration(report.elapsed_s)}"
+    way = f" by way of {report.pivot_lang}" if report.pivot_lang else ""
+    return f"{report.n_units:,} segments: {counts}{way}, in {duration(report.elapsed_s)}"
 
 
 def _counts(*counts: tuple[int, str]) -> str:
@@ -146,6 +147,7 @@ def _as_object(task: DocumentTask, report: DocumentReport, *, status: int) -> di
         "model": report.model,
         "source_lang": report.source_lang,
         "target_lang": report.target_lang,
+        "pivot_lang": report.pivot_lang,
         "segments": report.n_units,
         "words": report.words,
         "characters": report.characters,

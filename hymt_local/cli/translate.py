@@ -109,6 +109,7 @@ class Outcome:
 @click.option(
     "--protect", "protected", multiple=True, metavar="WORD", help="Leave a name or term as it is; repeatable."
 )
+@click.option("--isolate", is_flag=True, help="Keep placeholders readable in Arabic, Hebrew and their like.")
 @click.option(
     "--via",
     "pivot",
@@ -131,6 +132,7 @@ def translate_command(
     temperature: float | None,
     seed: int | None,
     protected: tuple[str, ...],
+    isolate: bool,
     pivot: str | None,
     strict: bool,
     no_cache: bool,
@@ -163,7 +165,7 @@ def translate_command(
         byte_order_mark=source.startswith(BYTE_ORDER_MARK),
         is_strict=strict,
     )
-    request = replace(build_request(app, source.removeprefix(BYTE_ORDER_MARK)), protect=protected)
+    request = replace(build_request(app, source.removeprefix(BYTE_ORDER_MARK)), protect=protected, isolate=isolate)
     return _translate(app, request, presentation=presentation)
 
 

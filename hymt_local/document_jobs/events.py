@@ -12,7 +12,7 @@ from pathlib import Path
 
 from hymt_local.documents.base import Languages
 from hymt_local.errors import ErrorReport
-from hymt_local.events import Origin, Priority, SamplingParams, TokenUsage
+from hymt_local.events import Origin, Pivot, Priority, SamplingParams, TokenUsage
 from hymt_local.segment import Finding
 
 
@@ -32,6 +32,9 @@ class DocumentOptions:
     """Language and direction attributes follow the target; not when every target equals its source."""
     marks_fuzzy: bool = True
     """Translations are marked as in need of review, where the format has such a mark."""
+    protect: tuple[str, ...] = ()
+    """Names and terms that stay as they are."""
+    pivot: Pivot = Pivot.OFF
     priority: Priority = Priority.DOCUMENT
 
 
@@ -135,6 +138,8 @@ class DocumentReport:
     rate: float | None = None
     """Characters per second, as in DocumentProgress."""
     notes: tuple[str, ...] = ()
+    pivot_lang: str | None = None
+    """The language that the translation went through, if any."""
 
 
 @dataclass(frozen=True, slots=True)

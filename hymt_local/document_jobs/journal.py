@@ -50,6 +50,8 @@ def key_of(task: DocumentTask, data: bytes, *, format_name: str) -> str:
         options.is_bilingual,
         options.sets_metadata,
         options.marks_fuzzy,
+        options.protect,
+        options.pivot,
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

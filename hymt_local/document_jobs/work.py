@@ -83,6 +83,7 @@ class DocumentWork:
         """Texts that were asked for and are not settled."""
         self._settled: dict[str, UnitSettled] = {}
         self._model = ""
+        self._pivot_lang: str | None = None
         self._usage = TokenUsage()
 
     @property
@@ -138,6 +139,8 @@ class DocumentWork:
             priority=options.priority,
             sampling=options.sampling,
             use_cache=use_cache,
+            protect=options.protect,
+            pivot=options.pivot,
             units=tuple(units[0].source for units in groups),
         )
 
@@ -150,6 +153,7 @@ class DocumentWork:
         match event:
             case Started():
                 self._model = event.model
+                self._pivot_lang = event.pivot_lang or self._pivot_lang
                 if event.source_lang != UNDETERMINED:
                     self._source_lang = self._source_lang or event.source_lang
                 self._is_detecting = False
@@ -232,6 +236,7 @@ class DocumentWork:
             findings=dict(sorted(Counter(finding.code for finding in findings).items())),
             n_warnings=sum(finding.severity is not Severity.INFO for finding in findings),
             usage=self._usage,
+            pivot_lang=self._pivot_lang,
         )
 
     def _after(self, unit: Unit, merged: Merged) -> UnitSettled:

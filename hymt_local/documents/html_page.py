@@ -11,12 +11,13 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 
 from hymt_local.documents.html_reader import AttributePart, HtmlPart, HtmlReader, TextPart, tag_name
-from hymt_local.documents.html_scan import Attribute, HtmlToken
+from hymt_local.documents.html_scan import Attribute, HtmlToken, TokenType, scan
 from hymt_local.documents.inline_window import split_at_marks, unwritable
 from hymt_local.documents.patching import Patch, apply_patches
 from hymt_local.segment import Span, TokenKind
 
-_NEW_TEMPLATE = re.compile(r"\{\{|\{%|\{#|\}\}|%\}|#\}")
+_BRACES = re.compile(r"\{\{|\{%|\{#|\}\}|%\}|#\}")
+_TERMINATOR = re.compile(r"(?<=[-%?\]])>")  # could end what the page has begun and never ended
 _SPACES = re.compile(r"[ \t\n\r\f]+")
 
 
@@ -32,16 +33,17 @@ class HtmlPage:
 
     def fault(self, part: HtmlPart, target: str) -> str | None:
         """Say in one line why a target cannot be written."""
+        if target == part.text:
+            return None
         if problem := unwritable(target):
             return problem
         pieces = split_target(part, target)
         if Counter(_marks(pieces)) != Counter(mark.span.of(part.text) for mark in part.protected):
             return "it does not hold the markup of its source"
-        source_literals = "".join(text for text, is_mark in split_target(part, part.text) if not is_mark)
         literals = "".join(text for text, is_mark in pieces if not is_mark)
         if not literals.strip():
             return "it has no text"
-        if set(_NEW_TEMPLATE.findall(literals)) - set(_NEW_TEMPLATE.findall(source_literals)):
+        if ("{" in literals or "}" in literals) and not self._keeps_templates(part, target):
             return "it would add template code to the page"
         if isinstance(part, TextPart) and not _is_nested(part, _marks(pieces)):
             return "its tags are not in an order that keeps their elements"
@@ -84,6 +86,12 @@ class HtmlPage:
             end = part.span.end
         return patches
 
+    def _keeps_templates(self, part: HtmlPart, target: str) -> bool:
+        """Tell whether a target adds no template code to the page, and no braces that could become some."""
+        source, written = part.span.of(self.text), self.written(part, target)
+        adds_some = Counter(_templates(written)) - Counter(_templates(source))
+        return not adds_some and _literal_braces(part, part.text) == _literal_braces(part, target)
+
     def _with_inner(self, mark: str, place: int, inner: Sequence[Patch]) -> str:
         moved = [
             Patch(Span(patch.span.start - place, patch.span.end - place), patch.text)
@@ -96,6 +104,15 @@ class HtmlPage:
 def split_target(part: HtmlPart, target: str) -> list[tuple[str, bool]]:
     """Return the literal texts and the protected strings of a target."""
     return split_at_marks(target, frozenset(mark.span.of(part.text) for mark in part.protected))
+
+
+def _templates(text: str) -> list[str]:
+    return [token.span.of(text) for token in scan(text) if token.type is TokenType.TEMPLATE]
+
+
+def _literal_braces(part: HtmlPart, target: str) -> list[str]:
+    literals = (text for text, is_mark in split_target(part, target) if not is_mark)
+    return _BRACES.findall("\0".join(literals))
 
 
 def _marks(pieces: Iterable[tuple[str, bool]]) -> list[str]:
@@ -117,8 +134,13 @@ def _is_nested(part: TextPart, marks: Sequence[str]) -> bool:
     return not stack
 
 
+def _encoded(text: str) -> str:
+    encoded = _SPACES.sub(" ", text).replace("&", "&amp;").replace("<", "&lt;")
+    return _TERMINATOR.sub("&gt;", encoded)
+
+
 def _escaped(text: str, written_as: Mapping[str, str]) -> str:
-    shown = _SPACES.sub(" ", text).replace("&", "&amp;").replace("<", "&lt;")
+    shown = _encoded(text)
     for character, reference in written_as.items():
         shown = shown.replace(character, reference)
     return shown
@@ -127,6 +149,6 @@ def _escaped(text: str, written_as: Mapping[str, str]) -> str:
 def _attribute_text(part: AttributePart, target: str) -> str:
     pieces = []
     for text, is_mark in split_target(part, target):
-        shown = text if is_mark else _SPACES.sub(" ", text).replace("&", "&amp;").replace("<", "&lt;")
+        shown = text if is_mark else _encoded(text)
         pieces.append(shown.replace("'", "&#39;") if part.quote == "'" else shown.replace('"', "&quot;"))
     return "".join(pieces) if part.quote else f'"{"".join(pieces)}"'

@@ -158,7 +158,7 @@ class HtmlReader:
             token = self.tokens[index]
             last = self._skipped_to(index) if token.type is TokenType.START else index
             if last > index or (token.type is TokenType.START and is_left_alone(token.span.of(self.text))):
-                yield from self._skip(token, last)
+                yield from self._skip(index, last)
             elif token.type is TokenType.START:
                 yield from self._start(token)
             else:
@@ -180,10 +180,12 @@ class HtmlReader:
                 return later - 1
         return len(self.tokens) - 1
 
-    def _skip(self, token: HtmlToken, last: int) -> Iterator[HtmlPart]:
+    def _skip(self, index: int, last: int) -> Iterator[HtmlPart]:
+        token = self.tokens[index]
         if is_inline(token.name):
             raw = self.text[token.span.start : self.tokens[last].span.end]
-            self.run.append(HtmlEvent(Role.ATOMIC, raw, token.span.start, raw if token.name in _WORDS else ""))
+            is_word = token.name in _WORDS and index in self.partners  # behind one without end no text may stand
+            self.run.append(HtmlEvent(Role.ATOMIC, raw, token.span.start, raw if is_word else ""))
         else:
             yield from self._flush(None)
 
@@ -216,13 +218,21 @@ class HtmlReader:
         else:
             is_start = token.type is TokenType.START and token.name not in VOID and not token.is_closed
             name = token.name if is_start else f"/{token.name}" if token.type is TokenType.END else ""
-            word = raw if token.type is TokenType.TEMPLATE else ""
-            event = HtmlEvent(Role.ATOMIC, raw, token.span.start, word, name)
+            is_word = token.type is TokenType.TEMPLATE and raw.endswith(("}}", "?>", "%>"))
+            event = HtmlEvent(Role.ATOMIC, raw, token.span.start, raw if is_word else "", name)
         self.run.append(event)
 
     def _title(self, token: HtmlToken) -> Iterator[HtmlPart]:
-        raw = token.span.of(self.text)
-        yield from _text_parts([HtmlEvent(Role.LITERAL, raw, token.span.start, _decoded(raw))], is_plain=True)
+        events: list[HtmlEvent] = []
+        position = token.span.start
+        ends = [match.span() for match in _EXPRESSIONS.finditer(self.text, token.span.start, token.span.end)]
+        for start, end in [*ends, (token.span.end, token.span.end)]:
+            for role, span in ((Role.LITERAL, Span(position, start)), (Role.ATOMIC, Span(start, end))):
+                raw = span.of(self.text)
+                if raw:
+                    events.append(HtmlEvent(role, raw, span.start, _decoded(raw) if role is Role.LITERAL else raw))
+            position = end
+        yield from _text_parts(events, is_plain=True)
 
     def _attributes(self, token: HtmlToken) -> Iterator[AttributePart]:
         values = {attribute.name: attribute.value.of(self.text) for attribute in token.attributes}

@@ -228,7 +228,8 @@ class PoDocument:
                 patches += self._entry_patches(slots[0].entry, values, marks_fuzzy=options.marks_fuzzy)
                 n_filled_plurals += slots[0].entry.source_plural is not None
         patches += self._header_patches(options, sets_forms=options.sets_metadata or n_filled_plurals > 0)
-        if not apply_patches(self.decoded.text, patches := _ordered(patches)).isascii():
+        patches = _ordered(patches)
+        if patches and not apply_patches(self.decoded.text, patches).isascii():
             patches = _ordered([*patches, *self._charset_patch()])
         return Merged(self.decoded.encode(apply_patches(self.decoded.text, patches)), rejected)
 

@@ -13,6 +13,10 @@ from hymt_local.engine.options import DRAFT_SLICE, LONG_DRAFT_SLICE
 
 ANCHOR = 2
 """Tokens that have to agree before the draft is followed again after a disagreement."""
+LONGEST_ANCHOR = 16
+PROVEN = 8
+"""Guessed tokens that have to be right before an alignment is believed. One that fails earlier was chance, as happens
+in texts that repeat themselves, and the next anchor must be twice as long."""
 REACH = 48
 """Tokens around the expected place in which the draft is searched for an anchor."""
 TRIALS = 4
@@ -34,6 +38,10 @@ class Draft:
         self._at: int | None = 0
         """Place in the draft of the answer's next token; None while they disagree."""
         self._expected = 0
+        """Where the answer's next token probably is in the draft, by the last alignment that was proven."""
+        self._n_right = PROVEN
+        """Since the alignment; the beginning is one that needs no proof."""
+        self._anchor = ANCHOR
         self._size = DRAFT_SLICE
 
     def guess(self, n_most: int) -> tuple[int, ...]:
@@ -54,25 +62,36 @@ class Draft:
         self._expected += n_new
         if self._at is not None:
             self._at += n_right
+            self._n_right += n_right
             self._size = LONG_DRAFT_SLICE if n_guessed and n_right == n_guessed else DRAFT_SLICE
             if n_new > n_right and self._tokens[self._at : self._at + 1] == list(answer[-1:]):
                 self._at += 1  # the token after a slice that was right throughout
+                self._n_right += 1
             elif n_new > n_right:
-                self._expected = self._at + 1
-                self._at = None
+                self._lose(self._at)
         if self._at is None:
             self._at = self._aligned(answer)
-        if self._at is not None:
+            self._n_right = 0 if self._at is not None else self._n_right
+        elif self._n_right >= PROVEN:
             self._expected = self._at
+
+    def _lose(self, at: int) -> None:
+        """Take note of a disagreement: the answer's last token is not the draft's at this place."""
+        if self._n_right >= PROVEN:
+            self._expected, self._anchor = at + 1, ANCHOR
+        else:
+            self._anchor = min(2 * self._anchor, LONGEST_ANCHOR)
+        self._at = None
 
     def _aligned(self, answer: Sequence[int]) -> int | None:
         """Return the place after the nearest run of the draft that equals the answer's last tokens."""
-        anchor = list(answer[-ANCHOR:])
-        if len(anchor) < ANCHOR:
+        length = self._anchor
+        anchor = list(answer[-length:])
+        if len(anchor) < length:
             return None
-        first = max(ANCHOR, self._expected - REACH)
+        first = max(length, self._expected - REACH)
         last = min(len(self._tokens) - 1, self._expected + REACH)
-        places = [at for at in range(first, last + 1) if self._tokens[at - ANCHOR : at] == anchor]
+        places = [at for at in range(first, last + 1) if self._tokens[at - length : at] == anchor]
         return min(places, key=lambda at: abs(at - self._expected), default=None)
 
 

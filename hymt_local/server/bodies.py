@@ -37,6 +37,9 @@ class TranslateBody(msgspec.Struct, frozen=True, kw_only=True):
     sampling: SamplingBody | None = None
     protect: Annotated[list[str], msgspec.Meta(description="names and terms that stay as they are")] = []
     draft: Annotated[str | None, msgspec.Meta(description="what the translation probably is; saves time only")] = None
+    isolate: Annotated[
+        bool, msgspec.Meta(description="keep the direction of placeholders in text that runs from right to left")
+    ] = False
     pivot: Annotated[
         Literal["off", "auto", "zh"], msgspec.Meta(description="translate through Chinese; auto: where that may help")
     ] = "off"
@@ -69,6 +72,7 @@ class TranslateBody(msgspec.Struct, frozen=True, kw_only=True):
             protect=tuple(self.protect),
             draft=self.draft,
             pivot=Pivot(self.pivot),
+            isolate=self.isolate,
         )
 
 

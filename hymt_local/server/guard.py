@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import time
 from collections.abc import Sequence
@@ -205,9 +206,23 @@ class _Visit:
             response.headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
         if isinstance(error, AccessError):
             response.headers.setdefault("WWW-Authenticate", "Bearer")
-        if not self._body.is_complete:
-            response.headers["Connection"] = "close"  # what is left of the body is not read
-        await self._answer(response)
+        if self._body.is_complete:
+            await self._answer(response)
+        else:
+            await self._answer_early(response)
+
+    async def _answer_early(self, response: Response) -> None:
+        """Answer before the body has come, and throw the rest of it away for a moment.
+
+        A client that is still sending would otherwise find a broken connection instead of the answer.
+        """
+        response.headers["Connection"] = "close"
+        await self.send(
+            {"type": "http.response.start", "status": response.status_code, "headers": response.raw_headers}
+        )
+        await self.send({"type": "http.response.body", "body": bytes(response.body), "more_body": True})
+        await self._body.drain(self._context.limits.linger_bytes, self._context.limits.linger_s)
+        await self.send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _answer(self, response: Response) -> None:
         await response(self._scope, self._body.receive, self.send)
@@ -250,6 +265,15 @@ class _Body:
             parts.append(message.get("body", b""))
         self._ahead = b"".join(parts)
         return self._ahead
+
+    async def drain(self, most_bytes: int, most_s: float) -> None:
+        """Read the rest and keep nothing of it, up to a size and a time."""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(most_s):
+                while not self.is_complete and self.n_bytes < most_bytes:
+                    message = await self._receive()
+                    self.n_bytes += len(message.get("body", b""))
+                    self.is_complete = not message.get("more_body", False)  # a disconnect has none
 
     async def receive(self) -> Message:
         """Return the next message.

@@ -38,6 +38,9 @@ class ServerLimits:
     """Time for a whole body."""
     write_s: float = 30.0
     """How long a reader may take nothing of what is sent to it."""
+    linger_s: float = 2.0
+    """How long the rest of a refused body is read and thrown away."""
+    linger_bytes: int = 64 * 1024 * 1024
     ping_s: float = 10.0
     """Pause in a stream after which a comment keeps it alive."""
 

@@ -1,8 +1,8 @@
 """How long a cancelled generation goes on, at random points of reading and writing, and what the process costs.
 
 Run `python -m tests.bench.bench_cancel --model FILE [--rounds 40] [--json]`. The engine runs in a process of its own;
-the latency is from leaving the iteration to the first event of another generation, less that event's own time, which
-is measured alone. After each, the answer to a known prompt must be what it was. Decoding through the process is
+the latency is from leaving the iteration to the first event of another generation, whose first step of 12 tokens is
+part of it. After each, the answer to a known prompt must be what it was. Decoding through the process is
 compared with decoding in this one, in turn.
 """
 

@@ -25,13 +25,14 @@ from hymt_local.engine.base import GenerationRequest
 from hymt_local.engine.llama import load_library, open_llama_backend
 from hymt_local.engine.options import LlamaOptions
 load_library()
-started = time.perf_counter()
+started, started_cpu = time.perf_counter(), time.process_time()
 options = LlamaOptions(context_length=4096, threads=int(sys.argv[2]))
 backend = open_llama_backend(Path(sys.argv[1]), options)(lambda fraction: True)
 loaded = time.perf_counter()
+loaded_cpu = time.process_time()
 list(backend.generate(GenerationRequest(tuple(range(40, 70)), 1), lambda: False))
 ended = time.perf_counter()
-print(json.dumps([loaded - started, ended - started, psutil.Process().memory_info().rss]))
+print(json.dumps([loaded - started, ended - started, psutil.Process().memory_info().rss, loaded_cpu - started_cpu]))
 """
 _DEFAULTS = """
 import ctypes, json, sys, time, psutil
@@ -39,17 +40,18 @@ from llama_cpp import llama_cpp as api
 quiet = api.llama_log_callback(lambda *_: None)
 api.llama_log_set(quiet, None)
 api.llama_backend_init()
-started = time.perf_counter()
+started, started_cpu = time.perf_counter(), time.process_time()
 model = api.llama_model_load_from_file(sys.argv[1].encode(), api.llama_model_default_params())
 params = api.llama_context_default_params()
 params.n_ctx, params.n_threads, params.n_threads_batch = 4096, int(sys.argv[2]), int(sys.argv[2])
 context = api.llama_init_from_model(model, params)
 loaded = time.perf_counter()
+loaded_cpu = time.process_time()
 prompt = (api.llama_token * 30)(*range(40, 70))
 api.llama_decode(context, api.llama_batch_get_one(prompt, 30))
 api.llama_get_logits(context)
 ended = time.perf_counter()
-print(json.dumps([loaded - started, ended - started, psutil.Process().memory_info().rss]))
+print(json.dumps([loaded - started, ended - started, psutil.Process().memory_info().rss, loaded_cpu - started_cpu]))
 """
 
 
@@ -71,6 +73,8 @@ class Loading:
     load_ratio: float
     first_token_ratio: float
     rss_ratio: float
+    load_cpu_ratio: float
+    """Of processor time, which other programs disturb less."""
 
 
 def measure(path: Path, *, rounds: int, threads: int, cold: bool) -> Loading:
@@ -91,6 +95,7 @@ def measure(path: Path, *, rounds: int, threads: int, cold: bool) -> Loading:
         load_ratio=statistics.median(a[0] / b[0] for a, b in pairs),
         first_token_ratio=statistics.median(a[1] / b[1] for a, b in pairs),
         rss_ratio=statistics.median(a[2] / b[2] for a, b in pairs),
+        load_cpu_ratio=statistics.median(a[3] / b[3] for a, b in pairs),
     )
 
 

@@ -21,7 +21,7 @@ from pathlib import Path
 from hymt_local.engine.base import GenerationRequest, TokensGenerated
 from hymt_local.engine.llama import LlamaBackend, open_llama_backend
 from hymt_local.engine.machine import usable_cores
-from hymt_local.engine.options import LlamaOptions, default_threads
+from hymt_local.engine.options import TINY_KV_TYPE, KvType, LlamaOptions, default_threads
 from hymt_local.events import Priority
 from tests.bench.bench_batch import MEDIUM
 from tests.toy_models import ToyModel, write_toy_model
@@ -109,9 +109,9 @@ def edit_pair(backend: LlamaBackend, seed: int, *, edit: Edit) -> tuple[Timed, T
     return scratch, timed(backend, replace(request, draft=draft))
 
 
-def measure_edits(path: Path, *, rounds: int, threads: int) -> list[Gain]:
+def measure_edits(path: Path, *, rounds: int, threads: int, kv_type: KvType) -> list[Gain]:
     """Measure both edits."""
-    options = LlamaOptions(context_length=CONTEXT_LENGTH, threads=threads, prefix_bytes=0)
+    options = LlamaOptions(context_length=CONTEXT_LENGTH, threads=threads, prefix_bytes=0, kv_type=kv_type)
     backend = open_llama_backend(path, options)(lambda fraction: True)
     gains = []
     for what, edit in (("word appended", appended), ("word changed", changed)):
@@ -151,6 +151,9 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=None)
+    parser.add_argument(
+        "--kv-type", default=TINY_KV_TYPE, help="of the edits; a random model is all near ties with f16"
+    )
     parser.add_argument("--prefixes", type=int, nargs="*", default=PREFIXES)
     parser.add_argument("--model", type=Path, default=None, help="a GGUF file instead of a synthetic one")
     options = parser.parse_args(arguments)
@@ -158,7 +161,7 @@ def main(arguments: list[str] | None = None) -> None:
         geometry = replace(MEDIUM, context_length=CONTEXT_LENGTH)
         path = options.model or write_toy_model(Path(folder) / "medium.gguf", ToyModel(geometry))
         threads = options.threads or default_threads(path.stat().st_size, usable_cores())
-        gains = measure_edits(path, rounds=options.rounds, threads=threads)
+        gains = measure_edits(path, rounds=options.rounds, threads=threads, kv_type=options.kv_type)
         gains += [
             measure_prefix(path, Path(folder) / "prefix", n_fixed=n_fixed, rounds=options.rounds, threads=threads)
             for n_fixed in options.prefixes

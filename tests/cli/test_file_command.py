@@ -67,6 +67,11 @@ def test_d_2_pseudo_changes_texts_only(hymt_here: RunHymt, report: Path) -> None
     assert re.fullmatch(r"# ⟦.*⟧\n\n⟦.* \*.*\* .* `code`\.⟧\n", written)
 
 
+def test_protected_words_stay(hymt_here: RunHymt, report: Path) -> None:
+    assert hymt_here("file", "report.md", "--protect", "title", *PSEUDO).status == 0
+    assert "title" in (report.parent / "report.fr.md").read_text(encoding="utf-8")
+
+
 def test_source_and_target_side_by_side(hymt_here: RunHymt, report: Path) -> None:
     assert hymt_here("file", "report.md", "--bilingual", "-o", "both.md", *PSEUDO).status == 0
     text = (report.parent / "both.md").read_text(encoding="utf-8")

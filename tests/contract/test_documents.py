@@ -323,6 +323,7 @@ def test_d_8_a_bilingual_document_holds_source_and_target(known: Format) -> None
         b"&" * 100_000,
         b"\\" * 100_000,
         b"\n" * 100_000,
+        b'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset=CHARSET\\n"\n\n# \xc3\xa9\nmsgid "a"\nmsgstr ""\n',
     ],
     ids=lambda data: repr(data[:12]),
 )

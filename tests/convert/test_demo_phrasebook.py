@@ -91,9 +91,13 @@ def test_loading_twice_gives_the_same_split(book: Phrasebook) -> None:
 
 
 @pytest.mark.parametrize("lang", PHRASE_LANGUAGES)
-def test_coverage_holds_every_item_of_the_language(book: Phrasebook, lang: str) -> None:
+def test_coverage_holds_every_item_of_the_language_but_unseen_dates(book: Phrasebook, lang: str) -> None:
     covered = set(coverage_texts(lang))
-    assert {item.texts[lang] for item in (*book.train, *book.held_out) if lang in item.texts} <= covered
+    sentences = [item for item in book.held_out if item.kind == "template"]
+    assert {item.texts[lang] for item in (*book.train, *sentences) if lang in item.texts} <= covered
+    unseen = {item.texts[lang] for item in book.held_out if item.concept == "date" and lang in item.texts}
+    assert unseen
+    assert unseen.isdisjoint(covered)
 
 
 @given(seed=st.integers(0, 2**32), data=st.data())

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hymt_local.documents.base import MergeOptions, Unit
+from hymt_local.documents.front_matter import front_matter_end
 from hymt_local.documents.markdown import MarkdownFormat
 from hymt_local.documents.markdown_blocks import Lines, block_skeleton, markdown_parser, parse_blocks
 from hymt_local.errors import DocumentError
@@ -155,5 +156,5 @@ def test_d_6_deep_nesting_is_refused_with_its_line(piece: str) -> None:
 
 
 def _skeleton(text: str) -> list[int]:
-    lines = Lines.of(text)
+    lines = Lines.of(text[front_matter_end(text) :])
     return list(block_skeleton(parse_blocks(markdown_parser(), lines.normalized(0), {})))

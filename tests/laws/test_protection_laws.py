@@ -224,3 +224,11 @@ def test_p_2_a_token_that_ends_in_whitespace_is_not_torn() -> None:
     masked = protect(source, family=MaskFamily.XML)
     assert (masked.text, masked.trail) == ('Save <x id="1"/>', "\n")
     assert restore(masked, "Rien") == Restored("Rien this \n", is_repaired=True)
+
+
+def test_p_3_what_also_stands_there_unprotected_cannot_do_without_a_mask() -> None:
+    text = "%s\n%s\n %s%s"
+    spans = (ProtectedSpan(Span(5, 6)),)
+    assert not can_keep(SourceText(text, tokens_of(UnitText(text, spans, GROUPS)), GROUPS))
+    assert not can_keep(SourceText("Bob met Bob", (ProtectedSpan(Span(0, 3)),), GROUPS))
+    assert can_keep(SourceText("Bob met Bobby", (ProtectedSpan(Span(0, 3)),), GROUPS))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
@@ -134,6 +135,17 @@ def test_a_server_that_cannot_be_started_is_a_warning_when_this_process_takes_ov
     assert service.submit(request("Hello")).result(WAIT_S).text == "in process"
     assert service.warnings == ("the server did not start",)
     service.close()
+
+
+def test_closing_does_not_wait_for_a_server_that_starts() -> None:
+    may_start = threading.Event()
+    service = ResidentService(lambda: may_start.wait(WAIT_S) and None)  # type: ignore[arg-type, return-value]
+    job = service.submit(request("Hello"))
+    started = time.perf_counter()
+    service.close()
+    assert isinstance(list(job)[-1], Cancelled)
+    assert time.perf_counter() - started < 1.0
+    may_start.set()
 
 
 def test_errors_of_the_server_keep_their_class() -> None:

@@ -30,7 +30,7 @@ from hymt_local.document_jobs.run import run_document, translate_bytes
 from hymt_local.documents.base import Languages
 from hymt_local.documents.text import TextDocument, TextFormat
 from hymt_local.errors import DocumentError, EngineLoadError
-from hymt_local.events import TranslationRequest
+from hymt_local.events import Pivot, TranslationRequest
 from hymt_local.jobs import TranslationJob
 from hymt_local.paths import Paths
 from hymt_local.segment import UnitText
@@ -102,6 +102,12 @@ def test_units_are_asked_in_batches_of_a_few_hundred_that_overlap(tmp_path: Path
     assert [len(request.units) for request in service.requests] == [256, 256, 188]
     assert (n_open[190], n_open[200]) == (1, 2)  # the next one follows when a few are left
     assert all(request.priority.name == "DOCUMENT" and request.text == "" for request in service.requests)
+
+
+def test_protected_words_and_pivot_reach_the_translator(source: Path) -> None:
+    service = UnitsService()
+    finished(events_of(task(source, options=options(protect=("Second",), pivot=Pivot.AUTO)), service, None))
+    assert [(request.protect, request.pivot) for request in service.requests] == [(("Second",), Pivot.AUTO)]
 
 
 def test_a_batch_holds_only_so_many_characters(tmp_path: Path, state_dir: Path) -> None:
@@ -235,6 +241,8 @@ def test_resume_after_a_complete_run_whose_output_is_gone_starts_again(source: P
         pytest.param({"options": options("es")}, id="source language"),
         pytest.param({"options": options(model="other")}, id="model"),
         pytest.param({"options": options(is_bilingual=True)}, id="bilingual"),
+        pytest.param({"options": options(protect=("Second",))}, id="protected words"),
+        pytest.param({"options": options(pivot=Pivot.ZH)}, id="pivot"),
         pytest.param({"model_identity": "sha"}, id="model file"),
     ],
 )

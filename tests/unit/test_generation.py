@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,8 @@ CONTROL_TOKENS = {"<|startoftext|>": 900, "<|extra_0|>": 901, "<|eos|>": 902}
 def generation_of(template_set: str, *script: Behaviour, **changes: Any) -> tuple[OpenModel, ScriptedBackend]:
     """Return a model that is asked as one generation of the family is."""
     backend = ScriptedBackend(*script, control_tokens=CONTROL_TOKENS)
-    return scripted_model(backend, template_set=template_set, chat="hunyuan", **changes), backend
+    fields = {"template_set": template_set, "chat": "hunyuan", **changes}
+    return scripted_model(backend, **fields), backend
 
 
 async def events_of(model: OpenModel, wanted: TranslationRequest, *, cache: MemoryStore | None = None) -> list[Event]:
@@ -113,6 +115,16 @@ async def test_p_2_the_space_beside_a_placeholder_is_kept(answer: str, expected:
     assert (done.target, done.error) == (expected, None)
 
 
+@pytest.mark.parametrize(
+    ("target_lang", "answer"),
+    [("ko", "파일 %d개가 저장되었습니다"), ("ar", "تم حفظ و%d ملفات"), ("ja", "%d個のファイルを保存しました")],
+)
+async def test_p_2_languages_that_attach_words_to_a_number_may(target_lang: str, answer: str) -> None:
+    model, _ = generation_of("mt2", reply(answer))
+    (done,) = settled(await events_of(model, asked(unit("Saved all %d files now"), target_lang=target_lang)))
+    assert (done.target, done.error) == (answer, None)
+
+
 async def test_p_6_a_lost_mask_at_the_edge_goes_back_to_it() -> None:
     model, backend = generation_of("mt2", reply("fichiers enregistrés"), max_segment_tokens=4000)
     (done,) = settled(await events_of(model, asked(unit("%d files were saved"))))
@@ -125,6 +137,25 @@ async def test_p_7_marks_of_direction_around_a_placeholder_come_back() -> None:
     model, _ = generation_of("mt2", reply("تم فتح \u2068%s\u2069"))
     (done,) = settled(await events_of(model, asked(unit(text), target_lang="ar")))
     assert (done.target, done.error) == ("تم فتح \u2068%s\u2069", None)
+
+
+@pytest.mark.parametrize(
+    ("target_lang", "answer", "expected"),
+    [
+        ("ar", "تم فتح %s و{name}", "تم فتح \u2068%s\u2069 و\u2068{name}\u2069"),
+        ("fr", "%s et {name} sont ouverts", "%s et {name} sont ouverts"),
+    ],
+)
+async def test_p_7_placeholders_are_set_apart_on_request(target_lang: str, answer: str, expected: str) -> None:
+    cache = MemoryStore()
+    wanted = request("%s and {name} were opened", target_lang, isolate=True)
+    for origin in (Origin.MODEL, Origin.CACHE):
+        model, _ = generation_of("mt2", reply(answer))
+        (done,) = settled(await events_of(model, wanted, cache=cache))
+        assert (done.target, done.error, done.origin) == (expected, None, origin)
+    model, _ = generation_of("mt2", reply(answer))
+    (done,) = settled(await events_of(model, replace(wanted, isolate=False), cache=cache))
+    assert done.target == answer
 
 
 async def test_names_that_the_user_protects_stay() -> None:

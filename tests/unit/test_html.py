@@ -141,8 +141,12 @@ def test_what_is_no_text_is_no_unit(source: str) -> None:
         ("<a href=1>a</a> <a href=2>b</a>", ["a", "b"]),
         ("<p>see <a href=1>a</a></p>", ["see <a href=1>a</a>"]),
         ("<p>use <code>x</code></p>", ["use <code>x</code>"]),
-        ("<p>a <code>x</p><p>b</p>", ["a <code>x", "b"]),
+        ("<p>a <code>x</p><p>b</p>", ["a", "b"]),
+        ("a <span translate=no><!--", ["a"]),
+        ("a <?php echo b", ["a"]),
         ("<title>A &amp; B</title>", ["A & B"]),
+        ("<title>{{ page.title }} | Our site</title>", ["{{ page.title }} | Our site"]),
+        ("<title>{% block a %}Site{% endblock %}</title>", ["{% block a %}Site{% endblock %}"]),
         ("<p>&eacute;&#233;&#xe9; &lt;x&gt; &amp;</p>", ["ééé <x> &"]),
         ("<p>a&nbsp;b</p>", ["a\xa0b"]),
         ("<p>&nbsp; a &#8195;</p>", ["a"]),
@@ -225,6 +229,8 @@ def test_units_name_their_lines() -> None:
     [
         ("<p>a</p>", "b & <c> \"d\" 'e' > f", "<p>b &amp; &lt;c> \"d\" 'e' > f</p>"),
         ("<p> a </p>", "b", "<p> b </p>"),
+        ("<![CDATA[<p>a</p>", "]]> --> ?> %> >", "<![CDATA[<p>]]&gt; --&gt; ?&gt; %&gt; ></p>"),
+        ("<img alt='a'>", "b %>", "<img alt='b %&gt;'>"),
         ("<p>\n  a\n  b\n</p>", "c", "<p>\n  c\n</p>"),
         ("<p>a&nbsp;b</p>", "c\xa0d", "<p>c&nbsp;d</p>"),
         ("<p>a\xa0b</p>", "c\xa0d", "<p>c\xa0d</p>"),
@@ -288,6 +294,24 @@ def test_v_1_targets_that_no_page_can_hold_are_refused(target: str) -> None:
     assert fault("<p>a</p>", target)
     document = read_html(b"<p>a</p>")
     assert document.merge({document.units[0].id: target}, PLAIN).data == b"<p>a</p>"
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("<p>}}a{{</p>", "}}a{{}}a{{"),
+        ("<p>}}a{{</p>", "{{a}}"),
+        ("<p>a {{ b }} c</p>", "a {{{ b }} c"),
+        ("<p>a {{ b }} {c}</p>", "a {{ b }} {{c}}"),
+    ],
+)
+def test_v_1_targets_that_would_make_template_code_are_refused(source: str, target: str) -> None:
+    assert fault(source, target)
+    assert fault(source, read_html(source.encode()).units[0].source.text) is None
+
+
+def test_braces_may_stand_in_a_target_as_in_its_source() -> None:
+    assert translated("<p>a {b} {{ c }}</p>", "{{ c }} A {B}") == "<p>{{ c }} A {B}</p>"
 
 
 def test_pairs_that_cross_are_refused() -> None:

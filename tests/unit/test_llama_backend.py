@@ -289,6 +289,16 @@ def test_top_k_one_is_greedy(backend: LlamaBackend) -> None:
     assert sampled_answer == answer(backend, GenerationRequest(PROMPT, 20, greedy))
 
 
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_a_resumed_answer_is_penalized_for_what_was_said_before(backend: LlamaBackend, temperature: float) -> None:
+    params = SamplingParams(temperature=temperature, top_k=1, repetition_penalty=9.0)
+    request = GenerationRequest(PROMPT, 24, params)
+    expected = answer(backend, request)
+    assert len(set(expected)) > 8
+    for n_answered in (1, 9, 20):
+        assert answer(backend, replace(request, answered=tuple(expected[:n_answered]))) == expected[n_answered:]
+
+
 @pytest.mark.parametrize(
     "params",
     [
