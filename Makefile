@@ -14,8 +14,7 @@ run: .venv/installed
 	@if [ -t 0 ] && [ -t 1 ]; then exec $(BIN)/hymt; else exec $(BIN)/hymt demo; fi
 
 test: .venv/installed-dev
-	@command -v tmux >/dev/null || echo "tmux is not installed: leaving out the tests that drive a real terminal"
-	$(BIN)/pytest $$(command -v tmux >/dev/null || echo '-m "not pty"')
+	@$(BIN)/pytest -m "$$(sh .ci/missing-tools)"
 
 lint: .venv/installed-dev
 	@mkdir -p build/typing && ln -sfn ../../convert build/typing/hymt_convert

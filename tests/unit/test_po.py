@@ -400,6 +400,7 @@ MANGLED: Mapping[str, Callable[[Unit], str]] = {
 }
 
 
+@pytest.mark.msgfmt
 def test_msgfmt_takes_every_filled_catalogue(
     shared_data: Path, tmp_path: Path, msgfmt: Callable[[Merged, Path], str]
 ) -> None:
@@ -414,6 +415,7 @@ def test_msgfmt_takes_every_filled_catalogue(
 
 
 @pytest.mark.parametrize("kind", MANGLED)
+@pytest.mark.msgfmt
 def test_v_1_msgfmt_takes_what_is_left_of_a_mangler(
     shared_data: Path, tmp_path: Path, msgfmt: Callable[[Merged, Path], str], kind: str
 ) -> None:
@@ -428,6 +430,7 @@ def test_v_1_msgfmt_takes_what_is_left_of_a_mangler(
 
 
 @pytest.mark.parametrize("language", [language.tag for language in ALL_LANGUAGES])
+@pytest.mark.msgfmt
 def test_msgfmt_takes_a_filled_template_in_every_language(
     tmp_path: Path, msgfmt: Callable[[Merged, Path], str], language: str
 ) -> None:
@@ -438,6 +441,7 @@ def test_msgfmt_takes_a_filled_template_in_every_language(
     assert (merged.rejected, msgfmt(merged, tmp_path)) == ({}, "")
 
 
+@pytest.mark.msgfmt
 def test_v_1_msgfmt_takes_any_arrangement_of_directives_that_is_let_through(
     tmp_path: Path, msgfmt: Callable[[Merged, Path], str]
 ) -> None:
