@@ -205,7 +205,8 @@ class HostedBackend(Backend):
         guest = _Guest(request, ticket=self._n_opened)
         self._n_opened += 1
         self._guests[guest.ticket] = guest
-        if not self._suspects():
+        is_first = len(self._guests) == 1
+        if not self._suspects() and (is_first or self._process is not None):  # else it comes in with the others
             try:
                 self._admit(guest)
             except HymtError:
@@ -268,6 +269,8 @@ class HostedBackend(Backend):
             if guest.inner is not None and guest not in running:
                 self._park(guest)
         for guest in sorted(running, key=lambda guest: (-guest.request.priority, guest.ticket)):
+            if self._process is None:
+                return  # it ended again: everybody comes in anew, in this order
             if guest.inner is None:  # interactive work last: the slot that is kept for it is nobody else's
                 try:
                     self._admit(guest)

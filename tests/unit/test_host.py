@@ -124,13 +124,16 @@ def test_whoever_kills_it_from_outside_however_often_nobody_is_to_blame(shared: 
     assert [found[ticket].decode() for ticket in tickets] == texts
 
 
-def test_a_full_house_is_full_again_after_a_restart(shared: HostedBackend) -> None:
+@pytest.mark.parametrize("comes_late", [False, True])
+def test_a_full_house_is_full_again_after_a_restart(shared: HostedBackend, comes_late: bool) -> None:
     texts = [f"document {number}" for number in range(4)]
     tickets = [shared.open(request(text, priority=Priority.DOCUMENT)) for text in texts]
-    tickets.append(shared.open(request("interactive", priority=Priority.INTERACTIVE)))
     shared.step()
     assert shared.pid is not None
     os.kill(shared.pid, signal.SIGKILL)
+    if comes_late:
+        shared.step()
+    tickets.append(shared.open(request("interactive", priority=Priority.INTERACTIVE)))
     ended: dict[int, object] = {}
     while len(ended) < 5:
         ended |= {ticket: event for ticket, event in shared.step() if isinstance(event, GenerationDone | Exception)}
