@@ -57,7 +57,7 @@ def tmux(tmp_path: Path) -> Iterator[Tmux]:
 
 def test_chinese_and_persian_typed_translated_and_the_terminal_left_clean(tmux: Tmux, tmp_path: Path) -> None:
     app = f"{sys.executable} -m tests.tui.echo_app"
-    tmux.start(f"stty -g > {tmp_path}/before; {app}; echo status=$?; stty -g > {tmp_path}/after; exec cat")
+    tmux.start(f"stty -g > {tmp_path}/before; {app}; s=$?; stty -g > {tmp_path}/after; echo status=$s; exec cat")
     tmux.until(lambda screen: "Type or paste text" in screen)
     tmux.type("你好，世界")
     tmux.press("Enter")
