@@ -19,12 +19,20 @@ import msgspec
 
 from hymt_local import __version__
 from hymt_local.config import write_atomically
-from hymt_local.errors import CancelledError, ErrorReport, HymtError, InputEncodingError, ServerError, StoreError
+from hymt_local.errors import (
+    CancelledError,
+    ErrorReport,
+    HymtError,
+    InputEncodingError,
+    ServerError,
+    StoreError,
+    error_of,
+)
 from hymt_local.event_stream import MEDIA_TYPE, decode_events
 from hymt_local.events import Cancelled, Failed, LastEvent, TranslationRequest
 from hymt_local.paths import Paths
 from hymt_local.process_lock import is_locked
-from hymt_local.translation_job import Service, TranslationJob, error_of
+from hymt_local.translation_job import Service, TranslationJob
 
 PROTOCOL = 1
 """Of `server.json` and the native interface; a server of another one is left alone."""

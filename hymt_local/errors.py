@@ -285,8 +285,8 @@ def error_of(report: ErrorReport) -> HymtError:
 
 
 def _error_kinds(kind: type[HymtError]) -> dict[str, type[HymtError]]:
-    """Return every class of the error tree by its code."""
-    kinds = {kind.code: kind}
+    """Return every class of the error tree by its code; of those that share one, the widest."""
+    kinds: dict[str, type[HymtError]] = {}
     for narrower in kind.__subclasses__():
         kinds |= _error_kinds(narrower)
-    return kinds
+    return {**kinds, kind.code: kind}

@@ -15,10 +15,10 @@ from hymt_local.detect import LanguageDetector
 from hymt_local.errors import CancelledError, HymtError, StoreError
 from hymt_local.events import Cancelled, Failed, TranslationRequest
 from hymt_local.memory.phrase_cache import CachedPhrase, PhraseCache
-from hymt_local.translation_job import Service, TranslationJob, error_of
+from hymt_local.translation_job import Service, TranslationJob
 from hymt_local.translator import OpenModel, Translator
 
-__all__ = ["LocalService", "ModelOpener", "Service", "TranslationJob", "error_of"]
+__all__ = ["LocalService", "ModelOpener", "Service", "TranslationJob"]
 
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)

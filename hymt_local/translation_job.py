@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from types import TracebackType
 from typing import Protocol, Self
 
-from hymt_local.errors import CancelledError, ErrorReport, HymtError
+from hymt_local.errors import CancelledError, error_of
 from hymt_local.events import Event, Failed, Finished, LastEvent, TranslationRequest
 
 
@@ -120,20 +120,6 @@ class TranslationJob:
 
 class _End:
     """Stands for the end of the events."""
-
-
-def error_of(report: ErrorReport) -> HymtError:
-    """Return a report as the error it was made of, to be raised."""
-    kind = _error_kinds(HymtError).get(report.code, HymtError)
-    return kind(report.message, hint=report.hint)
-
-
-def _error_kinds(kind: type[HymtError]) -> dict[str, type[HymtError]]:
-    """Return every class of the error tree by its code; of those that share one, the widest."""
-    kinds: dict[str, type[HymtError]] = {}
-    for narrower in kind.__subclasses__():
-        kinds |= _error_kinds(narrower)
-    return {**kinds, kind.code: kind}
 
 
 class Service(Protocol):

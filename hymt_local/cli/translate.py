@@ -337,7 +337,7 @@ def _exit_status(outcome: Outcome, request: TranslationRequest, *, presentation:
             is_flagged = presentation.is_strict and outcome.has_findings
             return EXIT_SEGMENTS_FAILED if last.failed or is_flagged else EXIT_DONE
         case Failed(error=report):
-            from hymt_local.translation_job import error_of
+            from hymt_local.errors import error_of
 
             raise error_of(report)
         case _:

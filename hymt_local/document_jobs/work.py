@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from hymt_local.document_jobs.events import DocumentOptions, DocumentReport, FailedUnit, UnitSettled
 from hymt_local.documents.base import Document, Languages, Merged, MergeOptions, ReviewingDocument, Unit
-from hymt_local.errors import CancelledError, ErrorReport, SegmentRejectedError
+from hymt_local.errors import CancelledError, ErrorReport, SegmentRejectedError, error_of
 from hymt_local.events import (
     Cancelled,
     Event,
@@ -24,7 +24,6 @@ from hymt_local.events import (
     TokenUsage,
     TranslationRequest,
 )
-from hymt_local.jobs import error_of
 from hymt_local.segment import Finding, Severity, UnitText
 
 BATCH_UNITS = 256

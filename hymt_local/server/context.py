@@ -15,7 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from hymt_local.application import Application
 from hymt_local.client_keys import ClientFile
 from hymt_local.detect import LanguageDetector
-from hymt_local.errors import ErrorReport, InputEncodingError, RequestTooLargeError, UsageError
+from hymt_local.errors import ErrorReport, InputEncodingError, RequestTooLargeError, UsageError, error_of
 from hymt_local.events import Cancelled, Event, Failed, Finished, LastEvent, Started, TranslationRequest
 from hymt_local.jobs import LocalService
 from hymt_local.server.clients import Client, Clients
@@ -25,7 +25,7 @@ from hymt_local.server.limits import ServerLimits
 from hymt_local.server.metrics import Metrics
 from hymt_local.server.residency import Residency
 from hymt_local.server.waiting_line import WaitingLine
-from hymt_local.translation_job import Service, error_of
+from hymt_local.translation_job import Service
 
 T = TypeVar("T")
 

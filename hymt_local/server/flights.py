@@ -13,9 +13,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from hymt_local.errors import CancelledError
+from hymt_local.errors import CancelledError, error_of
 from hymt_local.events import Event, Failed, Finished, LastEvent, Priority, Started, TranslationRequest
-from hymt_local.translation_job import Service, TranslationJob, error_of
+from hymt_local.translation_job import Service, TranslationJob
 
 RETRY_GRACE_S = 2.0
 """Clients that give up after a timeout send the same request again at once."""

@@ -15,7 +15,7 @@ from starlette.routing import BaseRoute
 
 from hymt_local import __version__
 from hymt_local.catalog import ModelSpec
-from hymt_local.errors import ErrorReport, ForbiddenError, HymtError, UsageError
+from hymt_local.errors import ErrorReport, ForbiddenError, HymtError, UsageError, error_of
 from hymt_local.event_stream import MEDIA_TYPE
 from hymt_local.events import Cancelled, Failed, Finished, SegmentDone, Started
 from hymt_local.language import get_language
@@ -27,7 +27,6 @@ from hymt_local.server.flights import Flight
 from hymt_local.server.operations import Operation, describe
 from hymt_local.server.operations import json_response as json_response  # for the dialects
 from hymt_local.server.streaming import EventStream
-from hymt_local.translation_job import error_of
 
 NAME = "native"
 PATHS = ("/",)

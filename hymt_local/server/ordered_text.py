@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hymt_local.errors import HymtError, SegmentRejectedError
+from hymt_local.errors import HymtError, SegmentRejectedError, error_of
 from hymt_local.events import Event, Finished, SegmentDone, Started, TextDelta
 from hymt_local.segmenter import join_segments
-from hymt_local.translation_job import error_of
 
 
 class OrderedText:

@@ -7,12 +7,11 @@ from dataclasses import dataclass, field
 
 from starlette.requests import Request
 
-from hymt_local.errors import InputEncodingError
+from hymt_local.errors import InputEncodingError, error_of
 from hymt_local.events import Finished, SegmentDone, Started, TokenUsage, TranslationRequest
 from hymt_local.server.context import ServerContext
 from hymt_local.server.flights import Flight
 from hymt_local.server.tagged_text import MarkupRules, TaggedText, read_tagged
-from hymt_local.translation_job import error_of
 from hymt_local.translator import UNDETERMINED
 
 

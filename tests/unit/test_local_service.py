@@ -18,9 +18,10 @@ from hymt_local.errors import (
     HymtError,
     ModelNotFoundError,
     NotCoveredError,
+    error_of,
 )
 from hymt_local.events import Failed, ModelLoading, Origin
-from hymt_local.jobs import LocalService, error_of
+from hymt_local.jobs import LocalService
 from hymt_local.translator import OpenModel
 from tests.services import a_spec, request, scripted_model, scripted_service
 

@@ -16,7 +16,7 @@ from starlette.routing import BaseRoute, Route
 from hymt_local.document_jobs.events import DocumentOptions
 from hymt_local.documents.base import Languages
 from hymt_local.documents.registry import FORMATS
-from hymt_local.errors import ErrorReport, ForbiddenError, LanguageError, UsageError
+from hymt_local.errors import ErrorReport, ForbiddenError, LanguageError, UsageError, error_of
 from hymt_local.language import get_language
 from hymt_local.server.codes import Codes
 from hymt_local.server.context import ServerContext, while_connected
@@ -27,7 +27,6 @@ from hymt_local.server.fields import fields_in, read_fields, text_of, texts_of
 from hymt_local.server.native import json_response
 from hymt_local.server.tagged_text import HTML_RULES
 from hymt_local.server.texts import Translated, Wish, translate_texts
-from hymt_local.translation_job import error_of
 
 NAME = "libretranslate"
 PREFIX = "/libretranslate"

@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from hymt_local.errors import ErrorReport, HymtError, ModelNotFoundError, UsageError
+from hymt_local.errors import ErrorReport, HymtError, ModelNotFoundError, UsageError, error_of
 from hymt_local.events import Event, Failed, Finished, SegmentDone, Started, TextDelta, TranslationRequest
 from hymt_local.server.codes import Codes
 from hymt_local.server.context import ServerContext, client_of, read_json, while_connected
@@ -27,7 +27,6 @@ from hymt_local.server.prompt_reading import Message, PromptTask, read_chat, rea
 from hymt_local.server.streaming import EventStream
 from hymt_local.server.tagged_text import INLINE_RULES
 from hymt_local.server.texts import Wish, translate_texts
-from hymt_local.translation_job import error_of
 
 NAME = "openai"
 PREFIXES = ("/v1", "", "/openai", "/openai/v1")
