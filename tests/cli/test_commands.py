@@ -400,7 +400,7 @@ def test_bench_measures_a_model(hymt_here: RunHymt, toy: Path) -> None:
     assert [point["generations"] for point in result["batch"]] == [1, 4, 16]
     assert "llama-cpp-python" in result["build"]
     assert (result["threads"], result["slots"], result["gpu_layers"]) == (1, 16, 0)
-    assert 0 < result["memory_bytes"] < 1 << 30
+    assert result["memory_bytes"] > 0
     assert 0 < result["first_token_s"] < 60
     assert 0 < result["prefix_ratio"] < 10
     assert (result["model"], result["prompt_tokens"], result["runs"]) == ("Hunyuan-MT-7B:F32", 16, 2)
