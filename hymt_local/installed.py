@@ -286,7 +286,7 @@ class ModelStore:
             return _same_architecture(named[0], header)
         raise UnsupportedModelError(
             f"cannot tell which model {header.path.name} is (general.name = {header.metadata.get('general.name')!r})",
-            hint="name it: `hymt models import FILE --as ID`, with an id of `hymt models list --all`",
+            hint="name it: `hymt models import FILE --as ID`, with an id of `hymt models list`",
         )
 
 

@@ -83,7 +83,7 @@ def check_network(app: Application) -> Check:
     hub = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co").hostname
     proxy = " through a proxy" if any(os.environ.get(name) for name in PROXIES) else ""
     return Check(
-        "network", "ok", f"used by `models pull` and `convert` only, to {hub}{proxy}; `offline = true` closes it"
+        "network", "ok", f"used by model downloads and `convert` only, to {hub}{proxy}; `offline = true` closes it"
     )
 
 
