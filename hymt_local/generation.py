@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -717,9 +718,12 @@ def _common_beginning(prompts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 def _uncut(counted: Sequence[tuple[str, int]], tokens: Sequence[ProtectedSpan]) -> list[tuple[str, int]]:
     """Join parts that were cut inside a token."""
     whole: list[tuple[str, int]] = []
-    position = 0
+    by_start = deque(sorted((token.span for token in tokens), key=lambda span: span.start))
+    position = end_of_tokens = 0
     for text, count in counted:
-        if whole and any(token.span.start < position < token.span.end for token in tokens):
+        while by_start and by_start[0].start < position:
+            end_of_tokens = max(end_of_tokens, by_start.popleft().end)
+        if whole and position < end_of_tokens:
             whole[-1] = (whole[-1][0] + text, whole[-1][1] + count)
         else:
             whole.append((text, count))

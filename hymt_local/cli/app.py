@@ -169,8 +169,18 @@ def _usage_report(error: click.UsageError) -> ErrorReport:
 
 
 def _system_report(error: OSError) -> ErrorReport:
+    if isinstance(error, FileNotFoundError) and not error.filename and not _has_working_folder():
+        return UsageError("the working folder is gone", hint="change to another one with `cd`").report()
     where = f" ({error.filename})" if error.filename else ""
     return StoreError(f"{error.strerror or error}{where}", hint="check permissions and free space").report()
+
+
+def _has_working_folder() -> bool:
+    try:
+        os.getcwd()  # noqa: PTH109 (the path is not needed)
+    except OSError:
+        return False
+    return True
 
 
 def _defect_report(error: Exception) -> ErrorReport:

@@ -184,7 +184,7 @@ def _tasks(app: Application, paths: Sequence[str], *, wish: Wish, presentation: 
             "no target language", hint="add `-t fr`, or set one for good: `hymt config set target_lang fr`"
         )
     target_lang = match_language(app.settings.target_lang)
-    if wish.format_name:
+    if wish.format_name is not None:
         format_named(wish.format_name)
     selection = select(paths, is_recursive=wish.is_recursive, takes_all=wish.format_name is not None)
     if selection.n_unknown:

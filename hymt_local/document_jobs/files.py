@@ -59,11 +59,11 @@ def claimed(target: Path, *, source: Path) -> Iterator[Path]:
     """Hold a target for this process alone, its folder created; yields the file itself where the target is a link.
 
     Raises:
-        DocumentError: it is the source, a folder, or another process is writing it.
+        DocumentError: it is the source, a folder, a device, or another process is writing it.
         StoreError: its folder cannot be made or written.
     """
+    _check_is_other(target, source=source)
     real = Path(os.path.realpath(target))
-    _check_is_other(real, source=source)
     try:
         real.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -80,10 +80,18 @@ def claimed(target: Path, *, source: Path) -> Iterator[Path]:
 
 
 def _check_is_other(target: Path, *, source: Path) -> None:
-    if target.is_dir():
+    try:
+        found = target.stat()
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise _unwritable(target, error) from error
+    if stat.S_ISDIR(found.st_mode):
         raise DocumentError(f"the output {target} is a folder", hint="name a file, or end it with a slash")
+    if not stat.S_ISREG(found.st_mode):  # a rename would put a file in the place of the device
+        raise DocumentError(f"the output {target} is not a regular file", hint="name a file: `-o`")
     with contextlib.suppress(OSError):
-        if target.exists() and target.samefile(source):
+        if target.samefile(source):
             raise DocumentError(f"the output would overwrite the original {source}", hint="name another output: `-o`")
 
 

@@ -224,7 +224,8 @@ class Journal:
 
 
 def _line(record: dict[str, Any]) -> bytes:
-    return json.dumps(record, ensure_ascii=False).encode() + b"\n"
+    # Half a character, as in a path that is not UTF-8, becomes its JSON escape.
+    return json.dumps(record, ensure_ascii=False).encode(errors="backslashreplace") + b"\n"
 
 
 def _open_private(path: Path) -> BinaryIO:

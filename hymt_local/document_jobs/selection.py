@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -46,11 +47,13 @@ def select(paths: Sequence[str], *, is_recursive: bool, takes_all: bool = False)
         takes_all: The format is named, so that unknown extensions count as well.
 
     Raises:
-        UsageError: a pattern or folder holds no document.
+        UsageError: a path is empty, or a pattern or folder holds no document.
     """
     found: dict[str, Selected] = {}
     n_unknown = 0
     for written in paths:
+        if not written:  # a variable that is not set in a script must not mean this folder
+            raise UsageError("an empty path was named", hint="`.` is this folder")
         inside = _inside(written, is_recursive=is_recursive)
         if inside is None:
             found.setdefault(os.path.normpath(Path(written).absolute()), Selected(Path(written)))
@@ -82,12 +85,18 @@ def _is_result(path: Path, names: Set[Path]) -> bool:
 def _inside(written: str, *, is_recursive: bool) -> list[Selected] | None:
     """Return what a folder or a pattern holds; None when it is a file."""
     path = Path(written)
-    if path.is_dir():
+    if _is_folder(path):
         return [Selected(each, folder=path) for each in sorted(_files(path, is_recursive=is_recursive))]
-    if glob.has_magic(written) and not path.exists():
+    if glob.has_magic(written) and not os.path.lexists(path):
         matches = sorted(map(Path, glob.glob(written, recursive=True)))  # noqa: PTH207 (a pattern may be absolute)
         return [Selected(each) for each in matches if each.is_file()]
     return None
+
+
+def _is_folder(path: Path) -> bool:
+    with contextlib.suppress(OSError):  # a name that is too long, say: whoever opens it will say so
+        return path.is_dir()
+    return False
 
 
 def _files(folder: Path, *, is_recursive: bool) -> Iterator[Path]:
@@ -115,8 +124,10 @@ def place_targets(files: Iterable[Selected], *, target_lang: str, output: str | 
     needed because there are several) takes the names and the tree as they are.
 
     Raises:
-        UsageError: two documents would become one file.
+        UsageError: two documents would become one file, or the output has no name.
     """
+    if output is not None and not output:
+        raise UsageError("the name of the output is empty", hint="leave out `-o`, or name a file or a folder")
     selected = list(files)
     pairs = [(each.source, _target(each, selected, target_lang=target_lang, output=output)) for each in selected]
     taken: dict[str, Path] = {}
@@ -132,10 +143,12 @@ def place_targets(files: Iterable[Selected], *, target_lang: str, output: str | 
 def _target(each: Selected, selected: Sequence[Selected], *, target_lang: str, output: str | None) -> Path:
     if output is None:
         return default_target(each.source, target_lang)
-    is_folder = len(selected) > 1 or each.folder is not None or output.endswith(("/", os.sep)) or Path(output).is_dir()
+    is_folder = (
+        len(selected) > 1 or each.folder is not None or output.endswith(("/", os.sep)) or _is_folder(Path(output))
+    )
     if not is_folder:
         return Path(output)
-    if len(selected) > 1 and Path(output).is_file():
+    if len(selected) > 1 and os.path.lexists(output) and not _is_folder(Path(output)):
         raise UsageError(f"{output} is a file, and there are {len(selected)} documents", hint="name a folder: `-o`")
     place = each.source.relative_to(each.folder) if each.folder else Path(each.source.name)
     target = Path(output) / place

@@ -30,6 +30,8 @@ BATCH_UNITS = 256
 BATCH_CHARACTERS = 100_000
 """A batch ends before whichever comes first: what is under way when a process dies is done again."""
 UNDETERMINED = "und"
+_HALF_CHARACTER = re.compile("[\ud800-\udfff]")
+_HALF_CHARACTER_ERROR = SegmentRejectedError("the text holds half a character", hint="mend it by hand").report()
 
 _WORD = re.compile(
     r"[\u2e80-\u303e\u3041-\u33ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
@@ -75,12 +77,13 @@ class DocumentWork:
         self.n_known = len(self._targets)
         self.characters = sum(len(unit.source.text) for unit in self.units)
         self.done_characters = sum(len(unit.source.text) for unit in self.units if unit.id in self._targets)
-        self._waiting = deque(self._groups())
         self._source_lang = options.languages.source_lang or self._known.source_lang
         self._is_detecting = False
         self.n_under_way = 0
         """Texts that were asked for and are not settled."""
-        self._settled: dict[str, UnitSettled] = {}
+        self._settled = {each.id: each for each in self._unaskable()}
+        self.done_characters += sum(len(each.source) for each in self._settled.values())
+        self._waiting = deque(self._groups())
         self._model = ""
         self._pivot_lang: str | None = None
         self._usage = TokenUsage()
@@ -95,11 +98,18 @@ class DocumentWork:
         """The source language; None until it is detected."""
         return self._source_lang
 
+    def _unaskable(self) -> Iterator[UnitSettled]:
+        """Yield the units whose text no request can hold, failed; the others of their batch are asked."""
+        for unit in self.units:
+            text = unit.source.text
+            if unit.id not in self._targets and _HALF_CHARACTER.search(text):
+                yield UnitSettled(unit.id, unit.location, text, text, Origin.SOURCE, _HALF_CHARACTER_ERROR)
+
     def _groups(self) -> Iterator[tuple[bool, tuple[Unit, ...]]]:
         """Collect the open units by what is asked, those that bypass the cache apart, in order of first appearance."""
         groups: dict[tuple[bool, UnitText], list[Unit]] = {}
         for unit in self.units:
-            if unit.id not in self._targets:
+            if unit.id not in self._targets and unit.id not in self._settled:
                 groups.setdefault((unit.id in self._known.vetoed, unit.source), []).append(unit)
         for (is_vetoed, _), units in groups.items():
             yield is_vetoed, tuple(units)

@@ -72,6 +72,17 @@ def test_protected_words_stay(hymt_here: RunHymt, report: Path) -> None:
     assert "title" in (report.parent / "report.fr.md").read_text(encoding="utf-8")
 
 
+def test_a_working_folder_that_is_gone_is_named_as_the_reason(
+    hymt_here: RunHymt, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "gone").mkdir()
+    monkeypatch.chdir(folder / "gone")
+    (folder / "gone").rmdir()
+    done = hymt_here("file", "report.md", *ECHO)
+    assert (done.status, done.out) == (2, b"")
+    assert done.err == "error: the working folder is gone\nhint: change to another one with `cd`\n"
+
+
 def test_source_and_target_side_by_side(hymt_here: RunHymt, report: Path) -> None:
     assert hymt_here("file", "report.md", "--bilingual", "-o", "both.md", *PSEUDO).status == 0
     text = (report.parent / "both.md").read_text(encoding="utf-8")

@@ -153,6 +153,24 @@ def test_what_the_document_cannot_hold_fails_its_unit_only(source: Path, state_d
     assert "cannot be written" in report.failed[0].error.message
 
 
+@pytest.mark.parametrize(
+    "values", [["\\ud800 x"], ["One", "\\udc00", "x\\ud83d", "\\ud83d\\ude00 Two"]], ids=["only", "some"]
+)
+def test_a_text_with_half_a_character_fails_its_unit_only(tmp_path: Path, state_dir: Path, values: list[str]) -> None:
+    path = tmp_path / "messages.json"
+    path.write_text("[" + ", ".join(f'"{value} a"' for value in values) + "]", encoding="utf-8")
+    service = UnitsService()
+    report = finished(events_of(task(path), service, state_dir))
+    halves = [value for value in values if "\\ude00" not in value and "\\u" in value]
+    assert [unit.error.exit_status for unit in report.failed] == [1] * len(halves)
+    assert all("half a character" in unit.error.message for unit in report.failed)
+    assert len(service.asked) == report.from_model == len(values) - len(halves)
+    written = path.with_name("messages.fr.json").read_text(encoding="utf-8")
+    assert all(f'"{value} a"' in written for value in halves)
+    again = finished(events_of(task(path, resumes=True), UnitsService(), state_dir))
+    assert again.failed == report.failed
+
+
 def test_a_document_whose_units_all_fail_keeps_every_byte(source: Path, state_dir: Path) -> None:
     report = finished(events_of(task(source), UnitsService(refusing("First.", "Second.")), state_dir))
     assert source.with_name("report.fr.txt").read_bytes() == source.read_bytes()
@@ -371,6 +389,42 @@ def test_the_original_is_never_the_output(source: Path, state_dir: Path, kind: s
     refused = refusal(events_of(task(source, target, replaces=True), UnitsService(), state_dir))
     assert "would overwrite the original" in refused.error.message
     assert source.read_bytes() == before
+
+
+@pytest.mark.parametrize("replaces", [False, True], ids=["", "with leave to replace"])
+@pytest.mark.parametrize("name", ["pipe", "link to a pipe", "device"])
+def test_an_output_that_is_no_regular_file_is_neither_read_nor_replaced(
+    source: Path, state_dir: Path, name: str, replaces: bool
+) -> None:
+    pipe, link = source.with_name("pipe"), source.with_name("link to a pipe")
+    os.mkfifo(pipe)
+    link.symlink_to(pipe)
+    link.with_name("device").symlink_to("/dev/tty")
+    before = Path("/dev/tty").lstat()
+    service = UnitsService()
+    refused = refusal(events_of(task(source, source.with_name(name), replaces=replaces), service, state_dir))
+    assert (refused.error.exit_status, service.requests) == (5, [])
+    assert "is not a regular file" in refused.error.message
+    assert stat.S_ISFIFO(pipe.lstat().st_mode)
+    assert link.is_symlink()
+    assert Path("/dev/tty").lstat().st_mode == before.st_mode
+
+
+@pytest.mark.parametrize("place", ["n" * 253 + ".md", "n" * 300 + "/out.md", "endless"], ids=["name", "folder", "link"])
+def test_an_output_that_cannot_be_looked_at_is_a_store_error(source: Path, state_dir: Path, place: str) -> None:
+    source.with_name("endless").symlink_to("endless")
+    refused = refusal(events_of(task(source, source.with_name("x").parent / place), UnitsService(), state_dir))
+    assert refused.error.exit_status == 6
+    assert refused.error.message.startswith("cannot write ")
+
+
+@pytest.mark.parametrize("raw", [b"caf\xe9.txt", b"two\nlines.txt", b"\x1b[31m.txt"])
+def test_names_that_are_no_text_are_names_all_the_same(tmp_path: Path, state_dir: Path, raw: bytes) -> None:
+    path = tmp_path / os.fsdecode(raw)
+    path.write_bytes(b"First.\n\nSecond.\n")
+    assert len(finished(events_of(task(path), UnitsService(refusing("Second.")), state_dir)).failed) == 1
+    resumed = finished(events_of(task(path, resumes=True), UnitsService(), state_dir))
+    assert (resumed.from_journal, resumed.from_model) == (1, 1)
 
 
 def test_an_output_that_is_a_link_is_written_where_it_points(source: Path, state_dir: Path, tmp_path: Path) -> None:

@@ -117,3 +117,22 @@ def test_several_documents_do_not_fit_into_a_file(tree: Path) -> None:
     (tree / "out.md").touch()
     with pytest.raises(UsageError, match=r"out.md is a file, and there are 2 documents"):
         placed(["docs/a.md", "docs/b.txt"], "out.md")
+
+
+@pytest.mark.parametrize("paths", [[""], ["docs", ""]])
+def test_an_empty_path_is_not_this_folder(tree: Path, paths: list[str]) -> None:
+    with pytest.raises(UsageError, match="an empty path"):
+        select(paths, is_recursive=False)
+
+
+def test_an_empty_output_is_not_the_folder_of_the_source(tree: Path) -> None:
+    selection = select(["docs/a.md"], is_recursive=False)
+    with pytest.raises(UsageError, match="the output is empty"):
+        place_targets(selection.files, target_lang="fr", output="")
+
+
+def test_names_that_are_too_long_are_left_to_whoever_opens_them(tree: Path) -> None:
+    name = "n" * 300 + ".md"
+    selection = select([name], is_recursive=False)
+    assert names(selection) == [name]
+    assert place_targets(selection.files, target_lang="fr", output=name) == [(Path(name), Path(name))]
