@@ -19,7 +19,15 @@ import msgspec
 
 from hymt_local import __version__
 from hymt_local.config import write_atomically
-from hymt_local.errors import CancelledError, ErrorReport, HymtError, InputEncodingError, ServerError, StoreError
+from hymt_local.errors import (
+    BusyError,
+    CancelledError,
+    ErrorReport,
+    HymtError,
+    InputEncodingError,
+    ServerError,
+    StoreError,
+)
 from hymt_local.event_stream import MEDIA_TYPE, decode_events
 from hymt_local.events import Cancelled, Failed, LastEvent, TranslationRequest
 from hymt_local.paths import Paths
@@ -36,6 +44,10 @@ START_S = 20.0
 STOP_S = 6.0
 """It takes three at most."""
 POLL_S = 0.05
+BUSY_PATIENCE_S = 600.0
+"""How long a document waits for a place in the server's line, at each of its requests."""
+BUSY_PAUSE_S = 30.0
+"""The longest pause between two tries, whatever the server says."""
 MAX_LINE_BYTES = 64 * 1024 * 1024
 MAX_HEAD_LINE_BYTES = 64 * 1024
 
@@ -124,6 +136,7 @@ class Reply:
 
     status: int
     lines: Iterator[bytes]
+    retry_after_s: float | None = None
 
     def value(self) -> Any:
         """Return the body, decoded.
@@ -139,7 +152,10 @@ class Reply:
             raise _not_ours(self.status) from error
         if self.status < 400:
             return value
-        raise _reported(value, self.status)
+        error = _reported(value, self.status)
+        if isinstance(error, BusyError) and self.retry_after_s is not None:
+            error.retry_after_s = self.retry_after_s
+        raise error
 
 
 class Call:
@@ -169,7 +185,8 @@ class Call:
         status = _read_status(stream)
         headers = _read_headers(stream)
         is_chunked = headers.get("transfer-encoding", "").lower() == "chunked"
-        return Reply(status, _chunked_lines(stream) if is_chunked else iter(stream.readline, b""))
+        lines = _chunked_lines(stream) if is_chunked else iter(stream.readline, b"")
+        return Reply(status, lines, _seconds(headers.get("retry-after", "")))
 
     def close(self) -> None:
         """End it."""
@@ -259,10 +276,19 @@ class ResidentService:
     Args:
         find: Returns the server, or None; may start it, so it is called on the thread of a job.
         fall_back: Opens the service that takes over when there is no server; None to fail instead.
+        patience_s: How long a request with units waits while the server is busy. One with a text fails at once:
+            somebody sits before it.
     """
 
-    def __init__(self, find: Callable[[], ServerFile | None], *, fall_back: ServiceOpener | None = None) -> None:
+    def __init__(
+        self,
+        find: Callable[[], ServerFile | None],
+        *,
+        fall_back: ServiceOpener | None = None,
+        patience_s: float = BUSY_PATIENCE_S,
+    ) -> None:
         self._find = find
+        self._patience_s = patience_s
         self._fall_back = fall_back
         self._changed = threading.Lock()
         self._finding = threading.Lock()
@@ -343,6 +369,21 @@ class ResidentService:
             return self._server
 
     def _follow(self, job: TranslationJob, remote: _Remote, server: ServerFile) -> bool:
+        """Like `_follow_once`, but a document waits while the server is busy.
+
+        Raises:
+            HymtError: why it cannot be done.
+        """
+        deadline = time.monotonic() + (self._patience_s if job.request.units else 0.0)
+        while True:
+            try:
+                return self._follow_once(job, remote, server)
+            except BusyError as error:
+                pause_s = min(max(error.retry_after_s, POLL_S), BUSY_PAUSE_S)
+                if time.monotonic() + pause_s > deadline or remote.wait_for_cancel(pause_s):
+                    raise
+
+    def _follow_once(self, job: TranslationJob, remote: _Remote, server: ServerFile) -> bool:
         """Put the events of the server's job; False when the server could not be had and nothing has come of it.
 
         Raises:
@@ -402,7 +443,7 @@ class _Remote:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._is_cancelled = False
+        self._cancelled = threading.Event()
         self._end: Callable[[], None] | None = None
 
     def calling(self, server: ServerFile) -> Call:
@@ -413,9 +454,12 @@ class _Remote:
     def takes_over(self, local: TranslationJob) -> None:
         self._set(local.cancel)
 
+    def wait_for_cancel(self, timeout_s: float) -> bool:
+        return self._cancelled.wait(timeout_s)
+
     def cancel(self) -> None:
         with self._lock:
-            self._is_cancelled = True
+            self._cancelled.set()
             end = self._end
         if end is not None:
             end()
@@ -423,7 +467,7 @@ class _Remote:
     def _set(self, end: Callable[[], None]) -> None:
         with self._lock:
             self._end = end
-            is_late = self._is_cancelled
+            is_late = self._cancelled.is_set()
         if is_late:
             end()
 
@@ -463,6 +507,11 @@ def _read_headers(stream: BinaryIO) -> dict[str, str]:
         name, _, value = line.decode("latin-1").partition(":")
         headers[name.strip().lower()] = value.strip()
     return headers
+
+
+def _seconds(value: str) -> float | None:
+    """Return a number of seconds of a header, None when it is none."""
+    return float(value[:9]) if value.isascii() and value.isdigit() else None
 
 
 def _chunked_lines(stream: BinaryIO) -> Iterator[bytes]:
