@@ -152,10 +152,10 @@ class Reply:
             raise _not_ours(self.status) from error
         if self.status < 400:
             return value
-        error = _reported(value, self.status)
-        if isinstance(error, BusyError) and self.retry_after_s is not None:
-            error.retry_after_s = self.retry_after_s
-        raise error
+        reported = _reported(value, self.status)
+        if isinstance(reported, BusyError) and self.retry_after_s is not None:
+            reported.retry_after_s = self.retry_after_s
+        raise reported
 
 
 class Call:

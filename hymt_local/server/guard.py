@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import time
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.requests import ClientDisconnect
@@ -36,6 +36,10 @@ ALLOWED_METHODS = "GET, POST, DELETE, OPTIONS"
 ALLOWED_HEADERS = "Authorization, Content-Type, Accept, X-API-Key, Last-Event-ID"
 EXPOSED_HEADERS = "X-Job-Id, Retry-After, Content-Disposition"
 PREFLIGHT_S = 600
+_HOST = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{0,5})?")
+"""What RFC 9110 calls a host and a port, as far as names of machines need it: no user, path or space."""
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
+"""Those that the log names; any other token is text that a client made up."""
 
 _logger = logging.getLogger(__name__)
 
@@ -121,7 +125,7 @@ class _Visit:
         return RequestLine(
             client=self._client.name if self._client else "-",
             dialect=self.dialect.NAME,
-            method=self._scope["method"],
+            method=self._scope["method"] if self._scope["method"] in METHODS else "?",
             status=self.status,
             received_bytes=self._body.n_bytes,
             sent_bytes=self._n_sent,
@@ -304,7 +308,5 @@ def _too_large(most_bytes: int) -> RequestTooLargeError:
 
 def _host_name(host: str) -> str:
     """Return the name in a Host header, lower case, without port and brackets; empty when it is none."""
-    try:
-        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
-    except ValueError:
-        return ""
+    found = _HOST.fullmatch(host)
+    return (found["address"] or found["name"]).lower().removesuffix(".") if found else ""

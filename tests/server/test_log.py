@@ -28,6 +28,15 @@ def test_a_line_has_lengths_and_no_text(tmp_path: Path) -> None:
     assert file.stat().st_mode & 0o777 == 0o600
 
 
+def test_a_method_that_a_client_made_up_is_not_logged(tmp_path: Path) -> None:
+    file = tmp_path / "requests.log"
+    with serving(scripted_service()[0], request_log=file) as served:
+        answer = served.ask("SECRET" * 1000, "/v1/translate")
+        assert (answer.status, len(answer.body) < 300) == (405, True)
+    assert "owner native ? 405 " in file.read_text(encoding="utf-8")
+    assert "SECRET" not in file.read_text(encoding="utf-8")
+
+
 def test_the_file_is_rotated_and_stays_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_log, "MAX_BYTES", 500)
     log = RequestLog(tmp_path / "requests.log", alert=lambda line: None)

@@ -288,6 +288,7 @@ def test_every_field_of_a_request_crosses_to_the_server() -> None:
         protect=("Acme",),
         draft="Bonjour\n",
         pivot=Pivot.ZH,
+        isolate=True,
         units=(
             UnitText("a {x}", (ProtectedSpan(Span(2, 5), TokenKind.OPEN, 3),), frozenset({TokenGroup.NONE}), ("b",)),
         ),
