@@ -8,12 +8,14 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, BinaryIO
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
 
 import msgspec
 
@@ -50,19 +52,21 @@ BUSY_PAUSE_S = 30.0
 """The longest pause between two tries, whatever the server says."""
 MAX_LINE_BYTES = 64 * 1024 * 1024
 MAX_HEAD_LINE_BYTES = 64 * 1024
+MAX_FILE_BYTES = 64 * 1024
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class ServerFile(msgspec.Struct, frozen=True, kw_only=True):
     """`server.json`: the running server and how to talk to it. Private."""
 
-    pid: int
+    pid: Annotated[int, msgspec.Meta(gt=0, lt=2**31)]
     protocol: int
     version: str
     started_at: float
     """Seconds since 1970."""
-    host: str
-    port: int
-    token: str
+    host: Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z.:_-]+$", max_length=255)]
+    port: Annotated[int, msgspec.Meta(ge=1, le=65_535)]
+    token: Annotated[str, msgspec.Meta(pattern=r"^[!-~]+$", max_length=1000)]
     certificate: str | None = None
     """With TLS: what its clients on this machine trust."""
 
@@ -88,11 +92,27 @@ def find_server(paths: Paths) -> ServerFile | None:
     Its token goes nowhere else: whoever has taken the port of a dead server is not spoken to.
     """
     try:
-        server = msgspec.json.decode(paths.server_file.read_bytes(), type=ServerFile)
-    except (OSError, msgspec.DecodeError):
+        server = msgspec.json.decode(read_own(paths.server_file), type=ServerFile)
+    except (OSError, msgspec.DecodeError, RecursionError):
         return None
     is_there = server.protocol == PROTOCOL and is_locked(paths.server_lock) and _lives(server.pid)
     return server if is_there else None
+
+
+def read_own(file: Path) -> bytes:
+    """Return a file that only this user can have written: texts go where `server.json` says.
+
+    Raises:
+        OSError: it is none, or a link, or another user may write it.
+    """
+    descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    with os.fdopen(descriptor, "rb") as stream:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise PermissionError(f"{file} is not a file")
+        if sys.platform != "win32" and (status.st_uid != os.getuid() or status.st_mode & _WRITABLE_BY_OTHERS):
+            raise PermissionError(f"{file} may be another user's work")
+        return stream.read(MAX_FILE_BYTES)
 
 
 def usable_server(paths: Paths) -> ServerFile | None:
