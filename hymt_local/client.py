@@ -8,18 +8,21 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
+import stat
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, BinaryIO
+from pathlib import Path
+from typing import Annotated, Any, BinaryIO
 
 import msgspec
 
 from hymt_local import __version__
 from hymt_local.config import write_atomically
 from hymt_local.errors import (
+    BusyError,
     CancelledError,
     ErrorReport,
     HymtError,
@@ -44,21 +47,27 @@ START_S = 20.0
 STOP_S = 6.0
 """It takes three at most."""
 POLL_S = 0.05
+BUSY_PATIENCE_S = 600.0
+"""How long a document waits for a place in the server's line, at each of its requests."""
+BUSY_PAUSE_S = 30.0
+"""The longest pause between two tries, whatever the server says."""
 MAX_LINE_BYTES = 64 * 1024 * 1024
 MAX_HEAD_LINE_BYTES = 64 * 1024
+MAX_FILE_BYTES = 64 * 1024
+_WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
 
 class ServerFile(msgspec.Struct, frozen=True, kw_only=True):
     """`server.json`: the running server and how to talk to it. Private."""
 
-    pid: int
+    pid: Annotated[int, msgspec.Meta(gt=0, lt=2**31)]
     protocol: int
     version: str
     started_at: float
     """Seconds since 1970."""
-    host: str
-    port: int
-    token: str
+    host: Annotated[str, msgspec.Meta(pattern=r"^[0-9A-Za-z.:_-]+$", max_length=255)]
+    port: Annotated[int, msgspec.Meta(ge=1, le=65_535)]
+    token: Annotated[str, msgspec.Meta(pattern=r"^[!-~]+$", max_length=1000)]
     certificate: str | None = None
     """With TLS: what its clients on this machine trust."""
 
@@ -84,11 +93,27 @@ def find_server(paths: Paths) -> ServerFile | None:
     Its token goes nowhere else: whoever has taken the port of a dead server is not spoken to.
     """
     try:
-        server = msgspec.json.decode(paths.server_file.read_bytes(), type=ServerFile)
-    except (OSError, msgspec.DecodeError):
+        server = msgspec.json.decode(read_own(paths.server_file), type=ServerFile)
+    except (OSError, msgspec.DecodeError, RecursionError):
         return None
     is_there = server.protocol == PROTOCOL and is_locked(paths.server_lock) and _lives(server.pid)
     return server if is_there else None
+
+
+def read_own(file: Path) -> bytes:
+    """Return a file that only this user can have written: texts go where `server.json` says.
+
+    Raises:
+        OSError: it is none, or a link, or another user may write it.
+    """
+    descriptor = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    with os.fdopen(descriptor, "rb") as stream:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise PermissionError(f"{file} is not a file")
+        if sys.platform != "win32" and (status.st_uid != os.getuid() or status.st_mode & _WRITABLE_BY_OTHERS):
+            raise PermissionError(f"{file} may be another user's work")
+        return stream.read(MAX_FILE_BYTES)
 
 
 def usable_server(paths: Paths) -> ServerFile | None:
@@ -132,6 +157,7 @@ class Reply:
 
     status: int
     lines: Iterator[bytes]
+    retry_after_s: float | None = None
 
     def value(self) -> Any:
         """Return the body, decoded.
@@ -147,7 +173,10 @@ class Reply:
             raise _not_ours(self.status) from error
         if self.status < 400:
             return value
-        raise _reported(value, self.status)
+        reported = _reported(value, self.status)
+        if isinstance(reported, BusyError) and self.retry_after_s is not None:
+            reported.retry_after_s = self.retry_after_s
+        raise reported
 
 
 class Call:
@@ -177,7 +206,8 @@ class Call:
         status = _read_status(stream)
         headers = _read_headers(stream)
         is_chunked = headers.get("transfer-encoding", "").lower() == "chunked"
-        return Reply(status, _chunked_lines(stream) if is_chunked else iter(stream.readline, b""))
+        lines = _chunked_lines(stream) if is_chunked else iter(stream.readline, b"")
+        return Reply(status, lines, _seconds(headers.get("retry-after", "")))
 
     def close(self) -> None:
         """End it."""
@@ -267,10 +297,19 @@ class ResidentService:
     Args:
         find: Returns the server, or None; may start it, so it is called on the thread of a job.
         fall_back: Opens the service that takes over when there is no server; None to fail instead.
+        patience_s: How long a request with units waits while the server is busy. One with a text fails at once:
+            somebody sits before it.
     """
 
-    def __init__(self, find: Callable[[], ServerFile | None], *, fall_back: ServiceOpener | None = None) -> None:
+    def __init__(
+        self,
+        find: Callable[[], ServerFile | None],
+        *,
+        fall_back: ServiceOpener | None = None,
+        patience_s: float = BUSY_PATIENCE_S,
+    ) -> None:
         self._find = find
+        self._patience_s = patience_s
         self._fall_back = fall_back
         self._changed = threading.Lock()
         self._finding = threading.Lock()
@@ -351,6 +390,21 @@ class ResidentService:
             return self._server
 
     def _follow(self, job: TranslationJob, remote: _Remote, server: ServerFile) -> bool:
+        """Like `_follow_once`, but a document waits while the server is busy.
+
+        Raises:
+            HymtError: why it cannot be done.
+        """
+        deadline = time.monotonic() + (self._patience_s if job.request.units else 0.0)
+        while True:
+            try:
+                return self._follow_once(job, remote, server)
+            except BusyError as error:
+                pause_s = min(max(error.retry_after_s, POLL_S), BUSY_PAUSE_S)
+                if time.monotonic() + pause_s > deadline or remote.wait_for_cancel(pause_s):
+                    raise
+
+    def _follow_once(self, job: TranslationJob, remote: _Remote, server: ServerFile) -> bool:
         """Put the events of the server's job; False when the server could not be had and nothing has come of it.
 
         Raises:
@@ -410,7 +464,7 @@ class _Remote:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._is_cancelled = False
+        self._cancelled = threading.Event()
         self._end: Callable[[], None] | None = None
 
     def calling(self, server: ServerFile) -> Call:
@@ -421,9 +475,12 @@ class _Remote:
     def takes_over(self, local: TranslationJob) -> None:
         self._set(local.cancel)
 
+    def wait_for_cancel(self, timeout_s: float) -> bool:
+        return self._cancelled.wait(timeout_s)
+
     def cancel(self) -> None:
         with self._lock:
-            self._is_cancelled = True
+            self._cancelled.set()
             end = self._end
         if end is not None:
             end()
@@ -431,7 +488,7 @@ class _Remote:
     def _set(self, end: Callable[[], None]) -> None:
         with self._lock:
             self._end = end
-            is_late = self._is_cancelled
+            is_late = self._cancelled.is_set()
         if is_late:
             end()
 
@@ -471,6 +528,11 @@ def _read_headers(stream: BinaryIO) -> dict[str, str]:
         name, _, value = line.decode("latin-1").partition(":")
         headers[name.strip().lower()] = value.strip()
     return headers
+
+
+def _seconds(value: str) -> float | None:
+    """Return a number of seconds of a header, None when it is none."""
+    return float(value[:9]) if value.isascii() and value.isdigit() else None
 
 
 def _chunked_lines(stream: BinaryIO) -> Iterator[bytes]:

@@ -15,6 +15,9 @@ from hymt_local.errors import StoreError, UsageError
 TOKEN_BYTES = 32
 OWNER = "owner"
 """The name of the user of this machine, who is no client in the file."""
+PAGE = "page"
+"""The name of the sessions of the web page, which are not in the file either."""
+MAX_NAME_CHARACTERS = 60
 _HINT = "`hymt clients list` shows them"
 
 
@@ -74,8 +77,9 @@ class ClientFile:
         Raises:
             UsageError: the name is taken, or is not one.
         """
-        if not client.name.strip() or client.name == OWNER or any(known.name == client.name for known in self.read()):
-            raise UsageError(f"the client name {client.name!r} is taken or empty", hint=_HINT)
+        check_name(client.name)
+        if any(known.name == client.name for known in self.read()):
+            raise UsageError(f"the client name {client.name!r} is taken", hint=_HINT)
         self.write([*self.read(), client])
 
     def remove(self, name: str) -> None:
@@ -88,6 +92,21 @@ class ClientFile:
         if len(rest) == len(self.read()):
             raise UsageError(f"no client is called {name!r}", hint=_HINT)
         self.write(rest)
+
+
+def check_name(name: str) -> None:
+    """Refuse a name that says nothing, that is somebody else's, or that would garble lists and logs.
+
+    Raises:
+        UsageError: it is such a name.
+    """
+    if name.strip() in {"", OWNER, PAGE}:
+        raise UsageError(f"the client name {name!r} is taken or empty", hint=_HINT)
+    if not name.isprintable() or len(name) > MAX_NAME_CHARACTERS:
+        raise UsageError(
+            f"{name[:MAX_NAME_CHARACTERS]!r} is no name of a client",
+            hint=f"at most {MAX_NAME_CHARACTERS} characters, all of them visible",
+        )
 
 
 def digest(token: str) -> str:

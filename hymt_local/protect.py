@@ -356,7 +356,7 @@ def tag_name(tag: str) -> str:
 
 
 def _found_words(text: str, words: Sequence[str]) -> list[ProtectedSpan]:
-    wanted = sorted({word for word in words if word}, key=len, reverse=True)
+    wanted = sorted({word for word in words if word and word in text}, key=len, reverse=True)
     pattern = "|".join(_as_whole_word(word) for word in wanted)
     return [ProtectedSpan(Span(*match.span())) for match in re.finditer(pattern, text)] if pattern else []
 

@@ -52,6 +52,10 @@ def _http_report(http: Request, error: HTTPException) -> ErrorReport:
     if error.status_code == 405:
         allowed = (error.headers or {}).get("Allow", "")
         return ErrorReport(
-            "method", f"{path} does not take {http.method}", f"use {allowed}; `/openapi.json` lists all paths", 7, 405
+            "method",
+            f"{path} does not take {http.method[:20]}",
+            f"use {allowed}; `/openapi.json` lists all paths",
+            7,
+            405,
         )
     return ErrorReport("usage", str(error.detail), "", 2, error.status_code)

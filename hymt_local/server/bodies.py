@@ -11,6 +11,8 @@ from hymt_local.segment import UnitText
 
 AUTO = "auto"
 MAX_KEEP_ALIVE_S = 604_800
+MAX_TERMS = 10_000
+"""Each is looked for in each text."""
 PriorityName = Literal["interactive", "request", "document"]
 Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 
@@ -31,11 +33,15 @@ class TranslateBody(msgspec.Struct, frozen=True, kw_only=True):
     target_lang: Tag
     text: Annotated[str | list[str], msgspec.Meta(description="a list is answered in its order, and not streamed")] = ""
     units: Annotated[list[UnitText], msgspec.Meta(description="units of a document, instead of text")] = []
-    source_lang: Annotated[Tag | None, msgspec.Meta(description="`auto`, or nothing, detects it")] = None
+    source_lang: Annotated[
+        Annotated[str, msgspec.Meta(max_length=100)] | None, msgspec.Meta(description="`auto`, or nothing, detects it")
+    ] = None
     model: Annotated[Tag | None, msgspec.Meta(description="a reference of `/v1/models`; the default otherwise")] = None
     priority: PriorityName = "request"
     sampling: SamplingBody | None = None
-    protect: Annotated[list[str], msgspec.Meta(description="names and terms that stay as they are")] = []
+    protect: Annotated[
+        list[str], msgspec.Meta(max_length=MAX_TERMS, description="names and terms that stay as they are")
+    ] = []
     draft: Annotated[str | None, msgspec.Meta(description="what the translation probably is; saves time only")] = None
     isolate: Annotated[
         bool, msgspec.Meta(description="keep the direction of placeholders in text that runs from right to left")
@@ -63,7 +69,7 @@ class TranslateBody(msgspec.Struct, frozen=True, kw_only=True):
         return TranslationRequest(
             text=text,
             target_lang=self.target_lang,
-            source_lang=None if self.source_lang in {None, AUTO} else self.source_lang,
+            source_lang=None if self.source_lang in {None, AUTO, ""} else self.source_lang,
             model=self.model,
             priority=Priority[self.priority.upper()],
             sampling=sampling,
@@ -74,6 +80,19 @@ class TranslateBody(msgspec.Struct, frozen=True, kw_only=True):
             pivot=Pivot(self.pivot),
             isolate=self.isolate,
         )
+
+
+def translation(finished: Finished) -> dict[str, object]:
+    """Return the answer to one text, with what clients of DeepLX look for in it: they use the same path and names.
+
+    Only a whole translation has `data`: source text never passes for one.
+    """
+    errors = [each.error for each in finished.failed if each.error is not None]
+    if errors:
+        theirs: dict[str, object] = {"code": errors[0].http_status, "message": errors[0].message}
+    else:
+        theirs = {"code": 200, "data": finished.text, "alternatives": []}
+    return {**msgspec.to_builtins(finished), **theirs}
 
 
 class Translations(msgspec.Struct, frozen=True):

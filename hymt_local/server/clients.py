@@ -11,8 +11,8 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from hymt_local.client_keys import OWNER, TOKEN_BYTES, ClientFile, StoredClient, digest
-from hymt_local.errors import AccessError
+from hymt_local.client_keys import OWNER, PAGE, TOKEN_BYTES, ClientFile, StoredClient, check_name, digest
+from hymt_local.errors import AccessError, UsageError
 from hymt_local.server.limits import ClientAccount, ClientLimits
 
 CODE_LIFE_S = 300.0
@@ -73,8 +73,16 @@ class Clients:
         waiting = (code.client.origin for code in self._codes.values())
         return frozenset(origin for origin in (*waiting, *(each.origin for each in self._file.read())) if origin)
 
-    def new_code(self, *, name: str = "page", origin: str | None = None) -> str:
-        """Return a code that is good for one `redeem` within five minutes: for the web page, or an extension."""
+    def new_code(self, *, name: str = PAGE, origin: str | None = None) -> str:
+        """Return a code that is good for one `redeem` within five minutes: for the web page, or an extension.
+
+        Raises:
+            UsageError: the extension's name is not one, or another client's.
+        """
+        if origin is not None:
+            check_name(name)
+            if any(each.name == name and each.origin != origin for each in self._file.read()):
+                raise UsageError(f"the client name {name!r} is taken", hint="`hymt clients list` shows them")
         self._drop_old_codes()
         while len(self._codes) >= MAX_CODES:
             del self._codes[next(iter(self._codes))]

@@ -19,6 +19,9 @@ class GuardedProtocol(H11Protocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Give the first head its time."""
         super().connection_made(transport)
+        if len(self.connections) > 2 * self.limits.connections:
+            transport.abort()
+            return
         self._limit(self.limits.head_s)
 
     def connection_lost(self, exc: Exception | None) -> None:

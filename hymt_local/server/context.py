@@ -126,13 +126,14 @@ class ServerContext:
         """
         self.check_size(http, requests)
         slots = asyncio.Semaphore(TEXTS_AT_ONCE)
+        client = client_of(http)
 
         async def one(request: TranslationRequest) -> Flight:
-            async with slots, self.flights.board(request, grace_s=grace_s) as flight:
+            async with slots, self.flights.board(request, client=client.name, grace_s=grace_s) as flight:
                 await flight.finished()
                 return flight
 
-        with self.line.place(client_of(http)):
+        with self.line.place(client):
             return await while_connected(http, _gather([one(request) for request in requests]))
 
     def check_size(self, http: Request, requests: Sequence[TranslationRequest]) -> None:
@@ -176,7 +177,7 @@ def build_context(
         app=app,
         service=service,
         flights=flights,
-        line=WaitingLine(limits.waiting_requests, others=lambda: flights.n_detached + documents.n_running),
+        line=WaitingLine(limits.waiting_requests, others=lambda: flights.detached + documents.running),
         documents=documents,
         clients=Clients(token, ClientFile(app.paths.clients_file)),
         access=access or Access(LOOPBACK_NAMES, frozenset()),

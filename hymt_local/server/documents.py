@@ -8,12 +8,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Literal
 
 from hymt_local.application import Application
+from hymt_local.client_keys import OWNER
 from hymt_local.document_jobs.events import (
     DocumentFailed,
     DocumentFinished,
@@ -32,7 +35,7 @@ KEPT_S = 900.0
 """Time to fetch a result."""
 MAX_DOCUMENTS = 32
 MAX_BYTES = 256 * 1024 * 1024
-"""Of all documents and results together."""
+"""Of all documents and results together. A client other than the owner may have half of either."""
 MAX_NAME_CHARACTERS = 200
 _logger = logging.getLogger(__name__)
 
@@ -93,6 +96,7 @@ class Documents:
         self._service = service
         self._residency = residency
         self._jobs: dict[str, DocumentJob] = {}
+        self._owners: dict[str, str] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     @property
@@ -100,25 +104,36 @@ class Documents:
         """Documents that are not finished."""
         return len(self._tasks)
 
+    @property
+    def running(self) -> Counter[str]:
+        """Documents that are not finished, by their clients' names."""
+        return Counter(self._owners.values())
+
     def start(self, data: bytes, name: str, *, owner: str, options: DocumentOptions) -> DocumentJob:
         """Begin with a document and return at once.
 
         Raises:
             BusyError: there are too many, or too large ones.
         """
-        size_bytes = sum(job.size_bytes + len(job.result or b"") for job in self._jobs.values())
-        if len(self._jobs) >= MAX_DOCUMENTS or size_bytes + len(data) > MAX_BYTES:
-            raise BusyError(
-                f"{len(self._jobs)} documents are kept already",
-                hint="fetch or delete some of them; they are forgotten after a quarter of an hour",
-                retry_after_s=60.0,
-            )
+        self._check_room(list(self._jobs.values()), len(data), share=1)
+        if owner != OWNER:
+            self._check_room([job for job in self._jobs.values() if job.owner == owner], len(data), share=2)
         job = DocumentJob(secrets.token_urlsafe(12), owner, base_name(name), len(data))
         self._jobs[job.id] = job
         task = asyncio.get_running_loop().create_task(self._run(job, data, options))
-        self._tasks[job.id] = task
+        self._tasks[job.id], self._owners[job.id] = task, owner
         task.add_done_callback(lambda _: self._end(job))
         return job
+
+    @staticmethod
+    def _check_room(jobs: Sequence[DocumentJob], n_bytes: int, *, share: int) -> None:
+        size_bytes = sum(job.size_bytes + len(job.result or b"") for job in jobs)
+        if len(jobs) >= MAX_DOCUMENTS // share or size_bytes + n_bytes > MAX_BYTES // share:
+            raise BusyError(
+                f"{len(jobs)} documents are kept already",
+                hint="fetch or delete some of them; they are forgotten after a quarter of an hour",
+                retry_after_s=60.0,
+            )
 
     def get(self, document_id: str) -> DocumentJob | None:
         """Return a document that has not been forgotten."""
@@ -158,6 +173,7 @@ class Documents:
 
     def _end(self, job: DocumentJob) -> None:
         self._tasks.pop(job.id, None)
+        self._owners.pop(job.id, None)
         if not asyncio.get_running_loop().is_closed():
             asyncio.get_running_loop().call_later(KEPT_S, self._jobs.pop, job.id, None)
 
@@ -165,4 +181,5 @@ class Documents:
 def base_name(name: str) -> str:
     """Return a client's file name without folders and control characters; only its end means anything here."""
     plain = "".join(character for character in name if character.isprintable())
-    return PurePath(plain.replace("\\", "/")).name[-MAX_NAME_CHARACTERS:] or "document"
+    name = PurePath(plain.replace("\\", "/")).name[-MAX_NAME_CHARACTERS:]
+    return "document" if name in {"", ".."} else name

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -34,11 +35,24 @@ class Flight:
         self.started_at = time.monotonic()
         self.job = job
         self.is_detached = is_detached
-        self.n_followers = 0
+        self.followers: Counter[str] = Counter()
+        """Clients by name, with how often each follows."""
         self.owners: set[str] = set()
         """Names of the clients that may see and cancel it by its id."""
         self.events: list[Event] = []
         self._changed = asyncio.Event()
+
+    @property
+    def n_followers(self) -> int:
+        """How many follow."""
+        return self.followers.total()
+
+    def disown(self, client: str) -> bool:
+        """Take a client's claim away; True when nobody else wants the translation any more."""
+        self.owners.discard(client)
+        if not self.owners:
+            self.is_detached = False
+        return not self.owners and self.n_followers == self.followers[client]
 
     @property
     def last(self) -> LastEvent | None:
@@ -114,7 +128,7 @@ class Flights:
 
     @asynccontextmanager
     async def board(
-        self, request: TranslationRequest, *, grace_s: float = 0.0, detached: bool = False
+        self, request: TranslationRequest, *, client: str, grace_s: float = 0.0, detached: bool = False
     ) -> AsyncIterator[Flight]:
         """Follow the flight of a request, which is started unless an identical one is under way.
 
@@ -122,26 +136,27 @@ class Flights:
         """
         flight = self._find(request) or self._start(request, detached=detached)
         flight.is_detached |= detached
-        async with self.rejoin(flight, grace_s=grace_s):
+        async with self.rejoin(flight, client=client, grace_s=grace_s):
             yield flight
 
     @asynccontextmanager
-    async def rejoin(self, flight: Flight, *, grace_s: float = 0.0) -> AsyncIterator[Flight]:
+    async def rejoin(self, flight: Flight, *, client: str, grace_s: float = 0.0) -> AsyncIterator[Flight]:
         """Follow a flight that is known already."""
-        flight.n_followers += 1
+        flight.followers[client] += 1
         try:
             yield flight
         finally:
-            flight.n_followers -= 1
+            flight.followers[client] -= 1
             if grace_s > 0:
                 asyncio.get_running_loop().call_later(grace_s, self._cancel_if_left, flight)
             else:
                 self._cancel_if_left(flight)
 
     @property
-    def n_detached(self) -> int:
-        """Flights under way that nobody needs to follow."""
-        return sum(flight.is_detached and flight.last is None for flight in self._by_id.values())
+    def detached(self) -> Counter[str]:
+        """Flights under way that nobody needs to follow, each counted for one of its clients."""
+        under_way = [flight for flight in self._by_id.values() if flight.is_detached and flight.last is None]
+        return Counter(min(flight.owners, default="") for flight in under_way)
 
     def cancel_all(self) -> None:
         """End every flight with Cancelled; their followers see it."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import re
 import time
 from collections.abc import Sequence
-from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers, MutableHeaders, QueryParams
 from starlette.requests import ClientDisconnect
@@ -36,6 +36,12 @@ ALLOWED_METHODS = "GET, POST, DELETE, OPTIONS"
 ALLOWED_HEADERS = "Authorization, Content-Type, Accept, X-API-Key, Last-Event-ID"
 EXPOSED_HEADERS = "X-Job-Id, Retry-After, Content-Disposition"
 PREFLIGHT_S = 600
+CROWDED_S = 2.0
+"""What is too many waits so long."""
+_HOST = re.compile(r"(?:\[(?P<address>[0-9A-Fa-f:.]+)\]|(?P<name>[A-Za-z0-9._-]+))(?::[0-9]{0,5})?")
+"""What RFC 9110 calls a host and a port, as far as names of machines need it: no user, path or space."""
+METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"})
+"""Those that the log names; any other token is text that a client made up."""
 
 _logger = logging.getLogger(__name__)
 
@@ -55,6 +61,7 @@ class Guard:
         self._context = context
         self._dialects = dialects
         self._log = log
+        self._n_visits = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let one request in, or answer it with a refusal."""
@@ -63,9 +70,11 @@ class Guard:
             return
         scope["path"] = _tidy(scope["path"])
         visit = _Visit(scope, receive, send, self._context, dialect_of(scope["path"], self._dialects))
+        self._n_visits += 1
         try:
-            await visit.run(self._app)
+            await visit.run(self._app, is_crowded=self._n_visits > self._context.limits.connections)
         finally:
+            self._n_visits -= 1
             self._context.metrics.count_request(visit.dialect.NAME, visit.status)
             self._log.write(visit.line())
 
@@ -96,13 +105,15 @@ class _Visit:
         self._client: Client | None = None
         self._is_origin_allowed = False
 
-    async def run(self, app: ASGIApp) -> None:
+    async def run(self, app: ASGIApp, *, is_crowded: bool) -> None:
         try:
             self._check_host()
             self._check_origin()
             if self._scope["method"] == "OPTIONS" and "access-control-request-method" in self._headers:
                 await self._answer(self._preflight())
                 return
+            if is_crowded:
+                raise BusyError("too many requests at once", hint="try again in a moment", retry_after_s=CROWDED_S)
             self._check_length()
             await self._check_token()
             await app(self._scope, self._body.receive, self.send)
@@ -121,7 +132,7 @@ class _Visit:
         return RequestLine(
             client=self._client.name if self._client else "-",
             dialect=self.dialect.NAME,
-            method=self._scope["method"],
+            method=self._scope["method"] if self._scope["method"] in METHODS else "?",
             status=self.status,
             received_bytes=self._body.n_bytes,
             sent_bytes=self._n_sent,
@@ -304,7 +315,5 @@ def _too_large(most_bytes: int) -> RequestTooLargeError:
 
 def _host_name(host: str) -> str:
     """Return the name in a Host header, lower case, without port and brackets; empty when it is none."""
-    try:
-        return (urlsplit(f"//{host}").hostname or "").rstrip(".")
-    except ValueError:
-        return ""
+    found = _HOST.fullmatch(host)
+    return (found["address"] or found["name"]).lower().removesuffix(".") if found else ""

@@ -32,6 +32,7 @@ class ServerLimits:
     waiting_requests: int = 64
     """Translations under way or waiting, of all clients."""
     connections: int = 256
+    """Requests of any kind at once; twice as many connections, so that there is an answer to those too many."""
     head_s: float = 10.0
     """Time for a whole request head."""
     body_s: float = 30.0

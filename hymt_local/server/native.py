@@ -160,14 +160,16 @@ class _Work:
                 raise UsageError("a list of texts is answered at once", hint="send one text per request to follow it")
             return json_response(bodies.Translations(await self.context.translate_all(http, requests, grace_s=0)))
         if not (streams or body.detached):
-            return json_response(await self.context.translate(http, requests[0], grace_s=0))
+            finished = await self.context.translate(http, requests[0], grace_s=0)
+            return json_response(bodies.translation(finished))
         self.context.check_size(http, requests)
         async with AsyncExitStack() as stack:
             leave = self.context.line.enter(client_of(http))
             stack.callback(leave)
-            board = self.context.flights.board(requests[0], detached=body.detached)
+            client = client_of(http).name
+            board = self.context.flights.board(requests[0], client=client, detached=body.detached)
             flight = await stack.enter_async_context(board)
-            flight.owners.add(client_of(http).name)
+            flight.owners.add(client)
             if not streams:
                 return json_response(_job_state(flight), status=202)
             await while_connected(http, flight.grows(0, timeout_s=None))
@@ -183,13 +185,13 @@ class _Work:
         if not last_seen.removeprefix("-").isascii() or not last_seen.removeprefix("-").isdigit():
             raise UsageError("Last-Event-ID is not a number", hint="send the id of the last event you have")
         stack = AsyncExitStack()
-        await stack.enter_async_context(self.context.flights.rejoin(flight))
+        await stack.enter_async_context(self.context.flights.rejoin(flight, client=client_of(http).name))
         return EventStream(flight, stack, start=max(0, int(last_seen[:12]) + 1), ping_s=self.context.limits.ping_s)
 
     async def cancel_job(self, http: Request) -> Response:
         flight = self._flight(http)
-        flight.owners.discard(client_of(http).name)
-        if client_of(http).is_owner or not flight.owners:
+        client = client_of(http)
+        if flight.disown(client.name) or client.is_owner:
             flight.job.cancel()
             await flight.ended()
         return json_response(_job_state(flight))

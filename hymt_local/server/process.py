@@ -16,7 +16,7 @@ from pathlib import Path
 
 from hymt_local import __version__
 from hymt_local.application import Application
-from hymt_local.client import PROTOCOL, ServerFile, find_server, write_server_file
+from hymt_local.client import PROTOCOL, ServerFile, find_server, read_own, write_server_file
 from hymt_local.client_keys import TOKEN_BYTES
 from hymt_local.errors import HymtError, ServerError, UsageError
 from hymt_local.jobs import LocalService
@@ -201,7 +201,7 @@ def _load(service: LocalService, server: RunningServer) -> None:
 def _remove(file: Path, token: str) -> None:
     """Remove the file unless another server has written it."""
     with contextlib.suppress(OSError):
-        if token.encode() in file.read_bytes():
+        if token.encode() in read_own(file):
             file.unlink()
 
 

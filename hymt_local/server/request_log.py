@@ -54,7 +54,7 @@ class RequestLog:
         """Write one line."""
         if self._handler is not None:
             text = (
-                f"{line.client} {line.dialect} {line.method} {line.status} in={line.received_bytes} "
+                f"{_word(line.client)} {line.dialect} {line.method} {line.status} in={line.received_bytes} "
                 f"out={line.sent_bytes} {line.duration_s:.3f}s"
             )
             self._handler.emit(logging.LogRecord("hymt.requests", logging.INFO, "", 0, text, None, None))
@@ -89,6 +89,11 @@ class _Rate:
             return False
         self._silent_until = now + WINDOW_S
         return True
+
+
+def _word(name: str) -> str:
+    """Return a name as one word, which cannot end the line either."""
+    return "".join("_" if character.isspace() or not character.isprintable() else character for character in name)
 
 
 def _handler(file: Path) -> logging.Handler:

@@ -151,7 +151,6 @@ def _config(context: ServerContext, log: RequestLog, limits: ServerLimits, tls: 
         access_log=False,
         server_header=False,
         proxy_headers=False,
-        limit_concurrency=limits.connections,
         timeout_graceful_shutdown=GRACE_S,
         ssl_certfile=tls.certificate if tls else None,
         ssl_keyfile=tls.key if tls else None,

@@ -17,10 +17,10 @@ class WaitingLine:
 
     Args:
         most: Places of all clients together.
-        others: How many are taken by work that no request waits for.
+        others: How many places work takes that no request waits for, by the name of its client.
     """
 
-    def __init__(self, most: int, *, others: Callable[[], int]) -> None:
+    def __init__(self, most: int, *, others: Callable[[], Counter[str]]) -> None:
         self._most = most
         self._others = others
         self._taken: Counter[str] = Counter()
@@ -36,14 +36,15 @@ class WaitingLine:
         Raises:
             BusyError: none is free.
         """
-        if self.n_taken + self._others() >= self._most:
+        others = self._others()
+        if self.n_taken + others.total() >= self._most:
             raise BusyError(
                 f"{self._most} requests are under way or waiting",
                 hint="try again in a moment",
                 retry_after_s=RETRY_AFTER_S,
             )
         share = self._most if client.is_owner else max(1, self._most // 2)
-        if self._taken[client.name] >= share:
+        if self._taken[client.name] + others[client.name] >= share:
             raise BusyError(
                 f"{share} requests of this client are under way or waiting",
                 hint="wait for some of them",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hymt_local.client_keys import ClientFile, StoredClient, new_client
+from hymt_local.engine.scripted import Gated, Hang, reply
 from hymt_local.errors import AccessError, BusyError, RequestTooLargeError, StoreError, UsageError
 from hymt_local.paths import Paths
 from hymt_local.server.clients import CODE_LIFE_S, Clients
-from hymt_local.server.limits import Bucket, ClientAccount, ClientLimits
-from tests.server.serving import Served, serving
+from hymt_local.server.limits import Bucket, ClientAccount, ClientLimits, ServerLimits
+from tests.server.serving import WAIT_S, Served, serving
 from tests.server.test_native import HELLO
 from tests.services import scripted_service
 
@@ -44,6 +46,26 @@ def add(file: ClientFile, name: str, **limits: int) -> str:
     client, key = new_client(StoredClient(name=name, key_sha256="", **limits))  # type: ignore[arg-type]
     file.add(client)
     return key
+
+
+@pytest.mark.parametrize(
+    "name", ["", " ", "owner", "page", " owner", "a\nb", "a\u202eb", "\x1b[2J", "x" * 61, "\ud800"]
+)
+def test_a_name_that_is_anothers_or_would_garble_the_log_is_refused(file: ClientFile, name: str) -> None:
+    with pytest.raises(UsageError):
+        add(file, name)
+    with pytest.raises(UsageError):
+        Clients("owner-token", file).new_code(name=name, origin=EXTENSION)
+
+
+def test_pairing_does_not_take_the_name_of_another_client(file: ClientFile) -> None:
+    key = add(file, "laptop")
+    clients = Clients("owner-token", file)
+    with pytest.raises(UsageError, match="taken"):
+        clients.new_code(name="laptop", origin=EXTENSION)
+    assert clients.identify(key)
+    for _ in range(2):  # an extension may be paired anew
+        clients.redeem(clients.new_code(name="phone", origin=EXTENSION), origin=EXTENSION)
 
 
 def test_keys_are_known_by_digest_and_only_while_they_are_in_the_file(file: ClientFile, paths: Paths) -> None:
@@ -171,3 +193,41 @@ def test_a_bucket_never_gives_more_than_flows_in(takes: list[tuple[float, int]])
         if bucket.take(amount) == 0.0:
             taken += amount
         assert taken <= 50 + clock.now * 10 + 1e-6
+
+
+@pytest.fixture
+def others(paths: Paths) -> tuple[str, str]:
+    """Keys of two clients of the server that is started next."""
+    return add(ClientFile(paths.clients_file), "a"), add(ClientFile(paths.clients_file), "b")
+
+
+def test_who_cancels_a_job_cancels_it_for_itself(others: tuple[str, str]) -> None:
+    gated = Gated(threading.Event(), reply("Bonjour"))
+    answers: list[str] = []
+    with serving(scripted_service(gated)[0]) as served:
+        waiting = threading.Thread(
+            target=lambda: answers.append(served.ask("POST", "/v1/translate", HELLO, token=others[0]).json["text"])
+        )
+        waiting.start()
+        assert gated.started.wait(WAIT_S)
+        begun = served.ask("POST", "/v1/translate", {**HELLO, "detached": True}, token=others[1])
+        job = f"/v1/jobs/{begun.json['id']}"
+        assert served.ask("DELETE", job, token=others[0]).status == 404
+        assert served.ask("DELETE", job, token=others[1]).json["state"] == "running"
+        assert served.ask("GET", job, token=others[1]).status == 404
+        gated.gate.set()
+        waiting.join(WAIT_S)
+    assert answers == ["Bonjour"]
+
+
+def test_detached_jobs_of_one_client_leave_places_to_the_others(others: tuple[str, str]) -> None:
+    service, _ = scripted_service(Hang(), Hang(), Hang(), Hang())
+    with serving(service, limits=ServerLimits(waiting_requests=4)) as served:
+        answers = [
+            served.ask(
+                "POST", "/v1/translate", {**HELLO, "text": f"Hello {token} {n}", "detached": True}, token=token
+            ).status
+            for token in others
+            for n in range(3)
+        ]
+    assert answers == [202, 202, 429] * 2

@@ -36,6 +36,14 @@ def send(served: Served, body: bytes, **more: str) -> Answer:
 FRENCH = {"target_lang": "French", "source_lang": "en"}
 
 
+def test_one_client_leaves_room_for_the_documents_of_others(paths: Paths) -> None:
+    keys = [add(ClientFile(paths.clients_file), name) for name in ("a", "b")]
+    with serving(scripted_service(reply("Bonjour"))[0]) as served:
+        for key in keys:
+            answers = [send(served, form(FRENCH), token=key).status for _ in range(MAX_DOCUMENTS // 2 + 1)]
+            assert answers == [*[202] * (MAX_DOCUMENTS // 2), 429]
+
+
 @pytest.fixture
 def served() -> Iterator[Served]:
     with serving(scripted_service(reply("Bonjour"))[0]) as running:
@@ -136,6 +144,7 @@ def test_formats_are_listed(served: Served) -> None:
         ("", "document"),
         ("a\r\nb.txt", "ab.txt"),
         ("/", "document"),
+        ("..", "document"),
     ],
 )
 def test_a_clients_file_name_is_only_a_name(name: str, plain: str) -> None:

@@ -26,6 +26,15 @@ def test_a_foreign_host_is_refused_before_the_token_is_looked_at(shared: Served,
     assert (answer.status, answer.json["error"]["code"]) == (421, "misdirected")
 
 
+@pytest.mark.parametrize(
+    "host",
+    ["evil@localhost", "localhost/evil", "localhost#evil", "localhost?x", "local\thost", "localhost:x", "localhost..",
+     "localhost evil", "localhost,evil", "localhost:123456", "[localhost]", "localhost\\evil"],
+)  # fmt: skip
+def test_what_only_contains_a_known_host_is_none(shared: Served, host: str) -> None:
+    assert shared.ask("GET", "/health", headers={"Host": host}).status == 421
+
+
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:1", "127.0.0.1:99", "[::1]:4968", "localhost."])
 def test_this_machine_has_several_names(shared: Served, host: str) -> None:
     assert shared.ask("GET", "/health", headers={"Host": host}).status == 200

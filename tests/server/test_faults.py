@@ -47,6 +47,41 @@ def test_a_body_of_200_mb_is_refused_without_reading_it(served: Served) -> None:
     assert json.loads(answer.partition(b"\r\n\r\n")[2])["error"]["code"] == "request_too_large"
 
 
+@pytest.mark.parametrize(
+    ("path", "shape"),
+    [
+        ("/v1/translate", {"error"}),
+        ("/translate", {"error", "code", "message"}),
+        ("/v2/translate", {"message", "detail"}),
+    ],
+)
+def test_too_many_requests_at_once_are_told_so_in_their_dialect(path: str, shape: set[str]) -> None:
+    hang = Hang()
+    with (
+        serving(scripted_service(hang)[0], limits=ServerLimits(connections=1)) as served,
+        streaming(served, "/v1/translate", HELLO),
+    ):
+        assert hang.started.wait(WAIT_S)
+        answer = served.ask("POST", path, {"text": "Hello"})
+        assert (answer.status, answer.headers["retry-after"], set(answer.json)) == (429, "2", shape)
+
+
+def test_more_connections_than_that_are_closed() -> None:
+    with serving(scripted_service(reply("Bonjour"))[0], limits=ServerLimits(connections=1)) as served:
+        first, second = served.connect(), served.connect()
+        wait_until(lambda: refused(served))
+        first.close()
+        second.close()
+        wait_until(lambda: not refused(served))
+
+
+def refused(served: Served) -> bool:
+    try:
+        return served.ask("GET", "/health").status != 200
+    except OSError:
+        return True
+
+
 def test_a_chunked_body_is_refused_where_it_becomes_too_long(served: Served) -> None:
     chunk = b"2710\r\n" + b" " * 10_000 + b"\r\n"
     with served.connect() as connection:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -26,6 +27,22 @@ def test_a_line_has_lengths_and_no_text(tmp_path: Path) -> None:
     assert "- native GET 421 in=0 out=" in text
     assert not [word for word in ("secret", "geheim", "Hello") if word in text]
     assert file.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_method_that_a_client_made_up_is_not_logged(tmp_path: Path) -> None:
+    file = tmp_path / "requests.log"
+    with serving(scripted_service()[0], request_log=file) as served:
+        answer = served.ask("SECRET" * 1000, "/v1/translate")
+        assert (answer.status, len(answer.body) < 300) == (405, True)
+    assert "owner native ? 405 " in file.read_text(encoding="utf-8")
+    assert "SECRET" not in file.read_text(encoding="utf-8")
+
+
+def test_a_name_stays_one_word_of_one_line(tmp_path: Path) -> None:
+    log = RequestLog(tmp_path / "requests.log", alert=lambda line: None)
+    log.write(replace(LINE, client="a b\nowner\u2028\x1b"))
+    log.close()
+    assert " a_b_owner__ native POST 200 " in (tmp_path / "requests.log").read_text(encoding="utf-8")
 
 
 def test_the_file_is_rotated_and_stays_private(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

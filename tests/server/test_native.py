@@ -198,6 +198,23 @@ def test_a_job_is_cancelled_by_its_id() -> None:
         assert served.ask("GET", "/v1/jobs/none").status == 404
 
 
+@pytest.mark.parametrize("target", ["FR", "ZH", "ZH-HANT", "PT-BR"])
+@pytest.mark.parametrize("source", ["EN", "", "auto", None])
+def test_clients_of_deeplx_find_their_answer_at_the_same_path(served: Served, target: str, source: str | None) -> None:
+    body = {"text": "How are you today?", "source_lang": source, "target_lang": target, "tag_handling": ""}
+    answer = served.ask("POST", "/v1/translate", body)
+    assert (answer.status, answer.json["code"], answer.json["data"]) == (200, 200, "Bonjour")
+    assert answer.json["text"] == answer.json["data"]
+
+
+def test_clients_of_deeplx_never_take_source_text_for_a_translation() -> None:
+    with scripted(reply("Bonjour"), *[reply("")] * 20) as (served, _):
+        answer = served.ask("POST", "/v1/translate", {**HELLO, "text": "Hello there.\n\nGood evening."})
+    assert (answer.status, len(answer.json["failed"])) == (200, 1)
+    assert answer.json["code"] >= 400
+    assert "data" not in answer.json
+
+
 def test_languages_detection_and_models(served: Served) -> None:
     languages = served.ask("GET", "/v1/languages").json
     assert (languages["model"], len(languages["languages"])) == ("echo", 38)

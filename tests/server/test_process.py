@@ -119,6 +119,42 @@ def test_a_damaged_file_is_as_good_as_none(app: Application, content: bytes) -> 
         assert find_server(app.paths) is None
 
 
+FILE = {"pid": 1, "protocol": 1, "version": "0", "started_at": 0, "host": "127.0.0.1", "port": 1, "token": "t"}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"port": 99999}, {"port": 0}, {"port": -1}, {"pid": 0}, {"pid": -1}, {"pid": 2**70}, {"token": "a\r\nX: y"},
+        {"token": "✓"}, {"token": ""}, {"host": "a b"}, {"host": "h\r\nX: y"}, {"host": "." * 300}, {"host": "é"},
+    ],
+)  # fmt: skip
+def test_a_file_with_values_that_no_server_writes_is_as_good_as_none(app: Application, change: object) -> None:
+    lock = ProcessLock(app.paths.server_lock)
+    assert lock.acquire()
+    file = app.paths.server_file
+    file.write_text(json.dumps({**FILE, "pid": os.getpid()}))
+    file.chmod(0o600)
+    assert find_server(app.paths) is not None
+    file.write_text(json.dumps({**FILE, "pid": os.getpid(), **change}))  # type: ignore[dict-item]
+    assert find_server(app.paths) is None
+    file.write_text('{"x":' + "[" * 100_000)
+    assert find_server(app.paths) is None
+    lock.release()
+
+
+@pytest.mark.parametrize("kind", ["writable", "link", "pipe", "folder"])
+def test_a_file_that_another_user_may_have_made_is_not_believed(app: Application, kind: str) -> None:
+    with running(app):
+        file = app.paths.server_file
+        if kind == "writable":
+            file.chmod(0o622)
+        else:
+            real = file.rename(file.with_name("real.json"))
+            {"link": lambda: file.symlink_to(real), "pipe": lambda: os.mkfifo(file), "folder": file.mkdir}[kind]()
+        assert find_server(app.paths) is None
+
+
 def test_a_server_of_another_protocol_is_left_alone(app: Application) -> None:
     lock = ProcessLock(app.paths.server_lock)
     assert lock.acquire()

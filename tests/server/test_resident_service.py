@@ -6,6 +6,7 @@ import os
 import socket
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import MISSING, fields
@@ -54,8 +55,9 @@ def chunk(data: bytes) -> bytes:
 
 
 @contextmanager
-def stranger(answer: bytes) -> Iterator[ServerFile]:
-    """Something that listens, reads a request, answers with these bytes, and closes; for each connection."""
+def stranger(*answers: bytes) -> Iterator[ServerFile]:
+    """Something that listens, reads a request, answers with the next of these bytes, and closes; the last stays."""
+    rest = deque(answers)
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -66,7 +68,7 @@ def stranger(answer: bytes) -> Iterator[ServerFile]:
                     return
                 with connection:
                     connection.recv(65536)
-                    connection.sendall(answer)
+                    connection.sendall(rest.popleft() if len(rest) > 1 else rest[0])
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
@@ -93,6 +95,55 @@ def test_a_server_that_dies_in_the_middle_of_a_stream_is_a_clear_error(local: Ca
     assert events[0] == STARTED
     assert isinstance(events[-1], Failed)
     assert (events[-1].error.code, "went away" in events[-1].error.message) == ("server", True)
+
+
+BUSY_BODY = b'{"error":{"code":"busy","message":"64 requests are under way or waiting","hint":""}}'
+BUSY = b"HTTP/1.1 429 Too Many Requests\r\nRetry-After: %d\r\nContent-Length: %d\r\n\r\n" + BUSY_BODY
+FINISHED = Finished("", "en", "fr", "echo", "s", Origin.MODEL, TokenUsage(), 0.1, ())
+
+
+def busy(retry_after_s: int) -> bytes:
+    return BUSY % (retry_after_s, len(BUSY_BODY))
+
+
+def a_document() -> TranslationRequest:
+    return request("", units=(UnitText("Hello"),))
+
+
+def test_a_document_waits_while_the_server_is_busy() -> None:
+    served = STREAM_HEAD + chunk(encode_event(0, STARTED) + encode_event(1, FINISHED)) + chunk(b"")
+    with stranger(busy(0), busy(0), served) as server:
+        service = ResidentService(lambda: server)
+        assert list(service.submit(a_document())) == [STARTED, FINISHED]
+        service.close()
+
+
+def test_a_document_does_not_wait_for_ever_and_a_text_not_at_all() -> None:
+    with stranger(busy(0)) as server:
+        service = ResidentService(lambda: server, patience_s=0.15)
+        with pytest.raises(BusyError, match="64 requests"):
+            service.submit(a_document()).result(WAIT_S)
+        service.close()
+    with stranger(busy(9)) as server:
+        service = ResidentService(lambda: server)
+        with pytest.raises(BusyError):
+            service.submit(request("Hello")).result(1.0)
+        service.close()
+
+
+def test_waiting_for_a_busy_server_can_be_cancelled() -> None:
+    with stranger(busy(1_000_000)) as server:
+        service = ResidentService(lambda: server)
+        job = service.submit(a_document())
+        remote = service._running[job]
+        job.cancel()
+        assert list(job) == [Cancelled()]
+        assert remote.wait_for_cancel(0)
+        service.close()
+        deadline = time.monotonic() + WAIT_S
+        while service._running:
+            assert time.monotonic() < deadline
+            time.sleep(0.005)
 
 
 @pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 2", STREAM_HEAD, STREAM_HEAD + b"5\r\nev"])

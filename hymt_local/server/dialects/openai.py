@@ -207,8 +207,9 @@ def _segment_job(messages: Sequence[Message]) -> SegmentJob | None:
 async def _stream(context: ServerContext, http: Request, request: TranslationRequest, chunks: _Chunks) -> Response:
     context.check_size(http, [request])
     async with AsyncExitStack() as stack:
-        stack.callback(context.line.enter(client_of(http)))
-        flight = await stack.enter_async_context(context.flights.board(request))
+        client = client_of(http)
+        stack.callback(context.line.enter(client))
+        flight = await stack.enter_async_context(context.flights.board(request, client=client.name))
         await while_connected(http, _until_sure(flight))
         if isinstance(flight.last, Failed):
             raise error_of(flight.last.error)
