@@ -15,7 +15,8 @@ DESCENT = 4.0
 """What the export cuts off below the letters of the last row; the frame around it leaves more room than that."""
 _WINDOW = re.compile(r'(?P<before>-clip-terminal">\s*<rect [^>]*)height="(?P<height>[\d.]+)"')
 _ELEMENT = re.compile(
-    r'<text (?P<before>[^>]*?)x="(?P<x>[\d.]+)" (?P<y>y="[^"]*") textLength="[\d.]+"(?P<after>[^>]*)>(?P<text>[^<]*)</text>'
+    r'<text (?P<before>[^>]*?)x="(?P<x>[\d.]+)" (?P<y>y="[^"]*") textLength="[\d.]+"(?P<after>[^>]*)>'
+    r"(?P<text>[^<]*)</text>"
 )
 
 
