@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os.path
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -14,7 +15,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from hymt_local.sanitize import sanitize
+from hymt_local.sanitize import REPLACEMENT, sanitize
 from hymt_local.tui.environment import Environment
 from hymt_local.tui.panes import SourceArea
 from hymt_local.tui.picker import PickerScreen, Row
@@ -59,13 +60,9 @@ class PathDialog(PickerScreen[Path]):
     def rows(self, query: str) -> Sequence[Row]:
         """Return the entries of the folder that begin as typed: folders first, hidden ones when asked for."""
         folder, beginning = _folder_and_beginning(query)
-        try:
-            entries = sorted(folder.iterdir(), key=lambda entry: (not entry.is_dir(), entry.name.casefold()))
-        except OSError:
-            return []
-        wanted = [entry for entry in entries if entry.name.casefold().startswith(beginning.casefold())]
+        wanted = [entry for entry in _entries(folder) if entry.name.casefold().startswith(beginning.casefold())]
         shown = [entry for entry in wanted if beginning.startswith(".") or not entry.name.startswith(".")]
-        return [Row(str(entry), (entry.name + ("/" if entry.is_dir() else ""),)) for entry in shown[:_MOST_ROWS]]
+        return [Row(str(entry), (_shown_name(entry),)) for entry in shown[:_MOST_ROWS]]
 
     def current_key(self) -> str:
         """Return nothing: no entry is in force."""
@@ -83,10 +80,11 @@ class PathDialog(PickerScreen[Path]):
 
     def submit(self) -> None:
         """Take what is typed where it is a file, or may become one; else enter the folder under the cursor."""
-        typed = Path(self.query_one(Input).value).expanduser()
+        typed = _expanded(self.query_one(Input).value)
         options = self.query_one(OptionList)
         highlighted = None if options.highlighted is None else options.get_option_at_index(options.highlighted).id
-        if typed.is_file() or (self._is_new and typed.name and not typed.is_dir() and typed.parent.is_dir()):
+        may_be_made = self._is_new and typed.name and not _is_folder(typed) and _is_folder(typed.parent)
+        if _is_file(typed) or may_be_made:
             self.dismiss(typed)
         elif highlighted is not None:
             self._enter(Path(highlighted))
@@ -95,20 +93,51 @@ class PathDialog(PickerScreen[Path]):
         self._enter(Path(option.id or ""))
 
     def _enter(self, path: Path) -> None:
-        if path.is_dir() or self._is_new:
+        if _is_folder(path) or self._is_new:
             self._write(str(path))
         else:
             self.dismiss(path)
 
     def _write(self, path: str) -> None:
         field = self.query_one(Input)
-        field.value = path + ("/" if Path(path).is_dir() and not path.endswith("/") else "")
+        field.value = path + ("/" if _is_folder(Path(path)) and not path.endswith("/") else "")
         field.cursor_position = len(field.value)
 
 
 def _folder_and_beginning(query: str) -> tuple[Path, str]:
     folder, slash, beginning = query.rpartition("/")
-    return Path(folder + slash or ".").expanduser(), beginning
+    return _expanded(folder + slash or "."), beginning
+
+
+def _expanded(typed: str) -> Path:
+    """Return the path that is meant; `~` of a user who does not exist stays as it is."""
+    return Path(os.path.expanduser(typed))  # noqa: PTH111 - Path.expanduser raises for such a user
+
+
+# Half of what is typed is no path yet: unlike those of Path, these answer no instead of raising.
+
+
+def _is_folder(path: Path) -> bool:
+    return os.path.isdir(path)  # noqa: PTH112
+
+
+def _is_file(path: Path) -> bool:
+    return os.path.isfile(path)  # noqa: PTH113
+
+
+def _entries(folder: Path) -> Iterator[Path]:
+    """Yield the folders in a folder, then its files; pipes and devices, which never end, are left out."""
+    try:
+        entries = sorted(folder.iterdir(), key=lambda entry: entry.name.casefold())
+    except (OSError, ValueError):
+        return
+    yield from (entry for entry in entries if _is_folder(entry))
+    yield from (entry for entry in entries if _is_file(entry))
+
+
+def _shown_name(entry: Path) -> str:
+    """Return the name in one line."""
+    return entry.name.replace("\n", REPLACEMENT) + ("/" if _is_folder(entry) else "")
 
 
 class TextDialog(ModalScreen[str | None]):

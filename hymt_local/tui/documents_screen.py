@@ -59,7 +59,6 @@ class DocumentsScreen(ListScreen):
 
     def on_mount(self) -> None:
         """Show the queue."""
-        super().on_mount()
         self._show_documents()
 
     def model_in_use(self, ref: str) -> None:

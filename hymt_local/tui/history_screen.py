@@ -62,7 +62,6 @@ class HistoryScreen(ListScreen):
 
     def on_mount(self) -> None:
         """Show the empty view; the first page comes with the resume that follows."""
-        super().on_mount()
         self._show_state()
 
     def on_screen_resume(self) -> None:

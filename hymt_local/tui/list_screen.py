@@ -13,6 +13,7 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from hymt_local.sanitize import sanitize
+from hymt_local.tui.line_input import LineInput
 from hymt_local.tui.view_screen import ViewScreen
 
 
@@ -35,15 +36,10 @@ class ListScreen(ViewScreen):
         with Container(id="list-panes"):
             with Vertical(id="list-side"):
                 if self.HAS_SEARCH:
-                    yield Input(placeholder=self.wording("list.search"), id="search", select_on_focus=False)
+                    yield LineInput(placeholder=self.wording("list.search"), id="search", select_on_focus=False)
                 yield OptionList(id="rows", markup=False)
             with VerticalScroll(id="detail-side"):
                 yield Static(id="detail", markup=False)
-
-    def on_mount(self) -> None:
-        """Keep the cursor from repainting twice a second."""
-        for field in self.query(Input):
-            field.cursor_blink = False
 
     # For subclasses
 

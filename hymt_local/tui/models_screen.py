@@ -110,7 +110,6 @@ class ModelsScreen(ListScreen):
 
     def on_mount(self) -> None:
         """Show what is known at once, and what must be looked at when it is."""
-        super().on_mount()
         self.show_models()
         self._judge()
         self.show_standing()

@@ -21,6 +21,7 @@ from hymt_local.sanitize import sanitize
 from hymt_local.tui.choices import ModelChoice
 from hymt_local.tui.language_bar import Side, language_name
 from hymt_local.tui.languages import DETECT, search
+from hymt_local.tui.line_input import LineInput
 from hymt_local.tui.wording import Wording
 
 PickT = TypeVar("PickT")
@@ -55,14 +56,13 @@ class PickerScreen(ModalScreen[PickT | None], Generic[PickT]):
         """Lay out title, search field, list and a line of help."""
         with Vertical(id="dialog"):
             yield Static(id="dialog-title", markup=False)
-            yield Input(placeholder=self.wording("picker.search"), id="search", select_on_focus=False)
+            yield LineInput(placeholder=self.wording("picker.search"), id="search", select_on_focus=False)
             yield OptionList(id="choices", markup=False)
             yield Static(self.help_line(), id="dialog-help", markup=False)
 
     def on_mount(self) -> None:
         """Fill the list."""
         self.query_one(OptionList).can_focus = False
-        self.query_one(Input).cursor_blink = False
         self.reload()
 
     @abstractmethod

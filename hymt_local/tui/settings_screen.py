@@ -29,6 +29,7 @@ from hymt_local.errors import HymtError
 from hymt_local.sanitize import sanitize
 from hymt_local.tui.environment import Environment
 from hymt_local.tui.keymap import SETTINGS_COMMANDS, bindings, every_command
+from hymt_local.tui.line_input import LineInput
 from hymt_local.tui.list_screen import ListRow, ListScreen, cell, fact_lines
 from hymt_local.tui.status import Notice
 from hymt_local.tui.views import View
@@ -71,7 +72,6 @@ class SettingsScreen(ListScreen):
 
     def on_mount(self) -> None:
         """Show all settings."""
-        super().on_mount()
         self._show_settings()
         file = self.environment.application.paths.config_file
         text = self.wording("settings.file", file=sanitize(str(file)))
@@ -251,7 +251,7 @@ class SettingDialog(ModalScreen[str | None]):
         with Vertical(id="dialog"):
             yield Static(Content.styled(self._setting, "bold"), id="dialog-title", markup=False)
             yield Static(sanitize(self._text), id="dialog-note", markup=False)
-            yield Input(value=self._value, id="value", select_on_focus=True)
+            yield LineInput(value=self._value, id="value", select_on_focus=True)
             yield Static(id="problem", markup=False)
             if self._choices:
                 yield OptionList(id="choices", markup=False)
@@ -259,7 +259,6 @@ class SettingDialog(ModalScreen[str | None]):
 
     def on_mount(self) -> None:
         """List the choices."""
-        self.query_one(Input).cursor_blink = False
         for options in self.query(OptionList):
             options.can_focus = False
             options.add_options([Option(choice, id=choice) for choice in self._choices])

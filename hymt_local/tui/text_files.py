@@ -27,20 +27,25 @@ def read_text_file(path: Path) -> str:
     Raises:
         DocumentError: it cannot be read or is no text.
     """
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise DocumentError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from error
-    encoding = "utf-16" if data.startswith((b"\xff\xfe", b"\xfe\xff")) else "utf-8-sig"
+    data = _read(path)
+    encoding, name = ("utf-16", "UTF-16") if data.startswith((b"\xff\xfe", b"\xfe\xff")) else ("utf-8-sig", "UTF-8")
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
-        raise DocumentError(
-            f"{path} is not {encoding.upper()} (byte {error.start})", hint="save it as UTF-8"
-        ) from error
+        raise DocumentError(f"{path} is not {name} (byte {error.start})", hint="save it as UTF-8") from error
     if "\0" in text[:_HEAD_BYTES]:
         raise DocumentError(f"{path} is no text", hint="choose a text file")
     return text
+
+
+def _read(path: Path) -> bytes:
+    """Return what is in a regular file; a pipe or a device would be waited for without end."""
+    try:
+        if path.exists() and not path.is_file():
+            raise DocumentError(f"{path} is no file", hint="choose a text file")
+        return path.read_bytes()
+    except OSError as error:
+        raise DocumentError(f"cannot read {path}: {error.strerror or error}", hint="check the path") from error
 
 
 def save_text_file(path: Path, text: str) -> None:

@@ -114,7 +114,7 @@ class TranslateScreen(ViewScreen):
 
     def on_mount(self) -> None:
         """Show what is known before anything runs, and the text of a session that ended with it."""
-        self._ticker = self.set_interval(_TICK_S, self._show_status, pause=True)
+        self._ticker = self.set_interval(_TICK_S, self._show_progress, pause=True)
         self._show_languages()
         self._show_status()
         if text := self._unsaved.recovered():
@@ -321,10 +321,13 @@ class TranslateScreen(ViewScreen):
         except HymtError as error:
             self.show_notice(Notice(error.message, hint=error.hint, is_warning=True))
             return
+        self._stop_run()
         self._recorder.end_text()
         self._rewrite_source(text)
         self._unsaved.changed(text)
         self._mark_target(is_current=False)
+        if not text:
+            self._forget()
         self._source.focus()
         self._translate_live()
         self.show_notice(Notice(self.wording("path.opened", name=path.name, limit=MOST_BYTES // 1000)))
@@ -493,7 +496,7 @@ class TranslateScreen(ViewScreen):
             self._target.show(text)
             self._mark_target(is_current=run.request.text == self._source.text)
             self._forget_passages()
-        self._show_status()
+        self._show_progress()
 
     def run_ended(self, run: Run) -> None:
         """Show the authoritative text, or why there is none."""
@@ -643,7 +646,15 @@ class TranslateScreen(ViewScreen):
         return self.environment.terminal.cell_widths is None and not SPACING_MARK_LANGUAGES.isdisjoint(shown)
 
     def _show_status(self) -> None:
+        self._notice_until = 0.0
         self.query_one(StatusArea).show(self._status())
+
+    def _show_progress(self) -> None:
+        """Show how far the run is, unless a message was shown a moment ago."""
+        if self.environment.clock.now() >= self._notice_until:
+            self._show_status()
+        else:
+            self.query_one(StatusArea).show_details(self._status().details)
 
     def _status(self) -> StatusText:
         run = self._runner.run

@@ -33,6 +33,7 @@ from hymt_local.tui.terminal import CellWidths, Terminal
 from tests.machines import machine
 from tests.tui.driving import paste, status, until
 from tests.tui.fakes import FakeClock, FakeService, finished, started
+from tests.tui.svg_cells import in_cells
 
 FONTS = re.compile(r"@font-face \{.*?\}\s*", re.DOTALL)
 """They would be fetched from the web by whoever looks at a picture."""
@@ -144,7 +145,7 @@ async def draw(folder: Path, size: tuple[int, int], theme: str, language: str) -
         past.close()
 
         def save(name: str) -> None:
-            picture = FONTS.sub("", app.export_screenshot(title="hymt"))
+            picture = in_cells(FONTS.sub("", app.export_screenshot(title="hymt")))
             (folder / f"{name}.svg").write_text(picture, encoding="utf-8")
 
         async with app.run_test(size=size) as pilot:

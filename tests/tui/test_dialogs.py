@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from textual.widgets import OptionList, Static
+import os
+from pathlib import Path
 
+import pytest
+from textual.widgets import Input, OptionList, Static
+
+from hymt_local.tui.dialogs import PathDialog
 from hymt_local.tui.help_screen import HelpScreen
 from hymt_local.tui.keymap import every_command
 from hymt_local.tui.picker import LanguagePicker
 from tests.tui.conftest import MakeApp
-from tests.tui.driving import app_of, languages, paste, screen_text, source, status, until
+from tests.tui.driving import app_of, languages, paste, screen_text, source, status, target, until
 from tests.tui.fakes import FakeService
 
 
@@ -118,3 +123,75 @@ async def test_an_unknown_theme_is_reported_and_replaced(make_app: MakeApp) -> N
 async def test_a_known_theme_is_used(make_app: MakeApp) -> None:
     async with make_app(theme="nord").run_test() as pilot:
         assert pilot.app.theme == "nord"
+
+
+NO_PATHS = [
+    "~nosuchuser/",
+    "~nosuchuser",
+    "x" * 300,
+    "/" + "x" * 5000,
+    "a\x00b",
+    "/proc/self/fd/0/x",
+    "\udcff",
+    "//..//",
+]
+
+
+class TestPaths:
+    @pytest.mark.parametrize("opener", ["ctrl+o", "ctrl+s"])
+    @pytest.mark.parametrize("typed", NO_PATHS, ids=lambda typed: ascii(typed[:12]))
+    async def test_what_is_no_path_is_waited_out(
+        self, make_app: MakeApp, opener: str, typed: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        async with make_app().run_test() as pilot:
+            target(pilot).show("something to save")
+            await pilot.press(opener)
+            for key in ("tab", "enter"):
+                if isinstance(pilot.app.screen, PathDialog):
+                    pilot.app.screen.query_one(Input).value = typed
+                    await pilot.press(key)
+            assert screen_text(pilot.app).encode()
+
+    async def test_odd_names_take_one_row_each_and_pipes_none(
+        self, make_app: MakeApp, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.chdir(tmp_path)
+        for name in (b"a\xff.txt", b"b\nc.txt", b"d\x1b[2J.txt", b"[bold]e.txt"):
+            Path(os.fsdecode(name)).touch()
+        os.mkfifo("pipe.txt")
+        async with make_app().run_test() as pilot:
+            await pilot.press("ctrl+o")
+            options = pilot.app.screen.query_one(OptionList).options
+            names = [str(option.prompt).strip() for option in options]
+            assert names == ["[bold]e.txt", "a\ufffd.txt", "b\ufffdc.txt", "d\ufffd[2J.txt"]
+
+    async def test_a_folder_that_may_not_be_read_is_empty(
+        self, make_app: MakeApp, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: object) -> None:
+            raise PermissionError(13, "Permission denied")
+
+        async with make_app().run_test() as pilot:
+            await pilot.press("ctrl+o")
+            monkeypatch.setattr(os, "stat", refuse)
+            monkeypatch.setattr(os, "listdir", refuse)
+            await pilot.press("slash", "x", "slash", "tab", "enter")
+            assert isinstance(pilot.app.screen, PathDialog)
+            assert pilot.app.screen.query_one(OptionList).option_count == 0
+            monkeypatch.undo()
+
+    async def test_an_empty_file_ends_the_run_and_leaves_nothing_of_the_older_text(
+        self, make_app: MakeApp, service: FakeService, tmp_path: Path
+    ) -> None:
+        (tmp_path / "empty.txt").touch()
+        async with make_app().run_test() as pilot:
+            await paste(pilot, "Good morning!")
+            await until(pilot, lambda: len(service.jobs) == 1)
+            target(pilot).show("an older translation")
+            await pilot.press("ctrl+o")
+            pilot.app.screen.query_one(Input).value = str(tmp_path / "empty.txt")
+            await pilot.press("enter")
+            await until(pilot, lambda: "Opened empty.txt" in status(pilot))
+            assert service.cancelled
+            assert (source(pilot).text, target(pilot).shown) == ("", "")

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 from textual.widgets import Input, OptionList, Static
 
-from hymt_local.errors import ErrorReport
-from hymt_local.events import Failed, Origin, SegmentDone
+from hymt_local.errors import DocumentError, ErrorReport
+from hymt_local.events import Failed, Origin, SegmentDone, TextDelta
 from hymt_local.memory.phrase_cache import PhraseCache
 from hymt_local.paths import Paths
 from hymt_local.segment import Finding, Severity
 from hymt_local.tui.direction import Direction
+from hymt_local.tui.text_files import read_text_file
 from hymt_local.tui.views import View
 from tests.tui.conftest import MakeApp
 from tests.tui.driving import app_of, at_rest, languages, notice, paste, source, status, target, until
-from tests.tui.fakes import FakeService, answer, finished, started
+from tests.tui.fakes import FakeClock, FakeService, answer, finished, started
 
 DOUBT = Finding("numbers", Severity.WARNING, "the number 12 is missing")
 
@@ -230,6 +232,37 @@ class TestFiles:
             await pilot.press("enter")
             await until(pilot, lambda: said in notice(pilot).upper() or said in notice(pilot))
             assert source(pilot).text == ""
+
+    def test_a_pipe_is_refused_instead_of_waited_for(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "pipe.txt")
+        with pytest.raises(DocumentError, match="is no file"):
+            read_text_file(tmp_path / "pipe.txt")
+
+    def test_an_error_names_the_encoding_as_people_do(self, tmp_path: Path) -> None:
+        (tmp_path / "x.txt").write_bytes(b"ab\xff")
+        with pytest.raises(DocumentError, match=r"is not UTF-8 \(byte 2\)"):
+            read_text_file(tmp_path / "x.txt")
+
+
+class TestMessagesDuringARun:
+    async def test_progress_leaves_a_message_time_to_be_read(
+        self, make_app: MakeApp, service: FakeService, clock: FakeClock
+    ) -> None:
+        async with make_app().run_test() as pilot:
+            await paste(pilot, "Good morning!")
+            await until(pilot, lambda: len(service.jobs) == 1)
+            service.job.put(started(service.job.request))
+            await pilot.press("ctrl+c")
+            said = notice(pilot)
+            service.job.put(TextDelta(0, "Bon"))
+            await until(pilot, lambda: bool(clock.pending))
+            clock.advance(0.05)
+            await until(pilot, lambda: target(pilot).shown == "Bon")
+            app_of(pilot).translate_screen._show_progress()
+            assert notice(pilot) == said
+            clock.advance(5)
+            app_of(pilot).translate_screen._show_progress()
+            assert "Esc cancels" in notice(pilot)
 
 
 class TestLayout:
