@@ -180,7 +180,7 @@ def test_config_show_lists_every_setting_with_its_origin(hymt_here: RunHymt, iso
     assert rows["target_lang"] == ["zh", str(isolated_environment / "config" / "config.toml")]
     assert rows["threads"] == ["3", "HYMT_THREADS"]
     assert rows["cache"] == ["true", "default"]
-    assert rows["model"] == ["(unset)", "default"]
+    assert rows["model"] == rows["server_hosts"] == rows["pair_models"] == ["(unset)", "default"]
 
 
 def test_config_show_as_json_names_value_and_origin(hymt_here: RunHymt) -> None:
