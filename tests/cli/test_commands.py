@@ -475,9 +475,10 @@ def test_demo_translates_its_samples_into_every_language_with_timings(hymt_here:
     lines = done.text.splitlines()
     n_translations = len(SAMPLES) * (len(LANGUAGES) - 1)
     assert lines[-1].startswith(f"{n_translations} of {n_translations} translations in ")
-    shown = [line for line in lines if re.fullmatch(r"  fr      French      .+   \(\d+ ms, \d+ tokens\)", line)]
+    shown = [line for line in lines if re.fullmatch(r"  fr      French              .+   \(\d+ ms, \d+ tokens\)", line)]
     assert len(shown) == len(SAMPLES)
     assert "Good morning." in shown[0]
+    assert "  zh-Hant Traditional Chinese Good morning." in done.text
 
 
 def test_demo_counts_what_fails_and_says_so_in_its_status(hymt_here: RunHymt, monkeypatch: pytest.MonkeyPatch) -> None:
