@@ -48,7 +48,9 @@ if TYPE_CHECKING:
 )  # fmt: skip
 @click.option("--quality", is_flag=True, help="Measure what the types cost, even if no unquantized file is kept.")
 @click.option("--no-verify", is_flag=True, help="Do not load the finished files and translate with them.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads of llama.cpp.  [default: one per core]")
+@click.option(
+    "--threads", type=click.IntRange(min=1), metavar="N", help="Threads of llama.cpp.  [default: one per core]"
+)
 @click.option("--dry-run", is_flag=True, help="Check the checkpoint and show the plan; fetch and write nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan or the result as JSON.")
 def convert_command(source: str, as_json: bool, dry_run: bool, **options: Any) -> int:

@@ -31,7 +31,7 @@ _COLUMNS = ("FILE", "TYPE", "MB", "MEAN KL", "P99 KL", "MAX KL", "TOP-1", "PPL R
 )  # fmt: skip
 @click.option("--as", "as_id", metavar="ID", help="Which model of the catalog it is, when the file does not tell.")
 @click.option("--header-only", is_flag=True, help="Do not load the model: a second instead of a minute.")
-@click.option("--threads", type=click.IntRange(min=1), help="Threads.  [default: one per core]")
+@click.option("--threads", type=click.IntRange(min=1), metavar="N", help="Threads.  [default: one per core]")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def verify_command(
     files: tuple[Path, ...],

@@ -110,8 +110,10 @@ class Application:
             quantization=model.quantization,
         )
 
-    def foresee(self, request: TranslationRequest) -> tuple[Origin, ...]:
-        """Say of each segment of a request where its target would come from now; no weights are read.
+    def foresee(self, request: TranslationRequest) -> tuple[Origin | None, ...]:
+        """Say of each segment where its target would come from now, None where it would be refused.
+
+        No weights are read.
 
         Raises:
             UsageError: the request would be refused.

@@ -25,6 +25,7 @@ from hymt_local.engine.base import (
 from hymt_local.engine.utf8 import Utf8Stream
 from hymt_local.errors import ContextOverflowError, DecodeError, HymtError, NotCoveredError, SegmentRejectedError
 from hymt_local.events import Event, Priority, PromptProgress, SamplingParams, TextDelta, TokenUsage
+from hymt_local.language import get_language
 from hymt_local.planning import shown
 from hymt_local.prompts import (
     Context,
@@ -163,9 +164,15 @@ class Answer:
     """Code of what was refused."""
 
 
-def not_covered(text: str) -> NotCoveredError:
-    """Return the refusal of a text (or the part of it) outside a demo model's closed domain."""
-    return NotCoveredError(f"the demo phrasebook does not cover {shown(text)!r}", hint=_COVERAGE_HINT)
+def not_covered(text: str, *, target_lang: str | None = None) -> NotCoveredError:
+    """Return the refusal of a text (or the part of it) outside a demo model's closed domain.
+
+    Args:
+        text: What is not covered.
+        target_lang: Given when only the translation into this language is outside.
+    """
+    into = f" in {get_language(target_lang).english}" if target_lang else ""
+    return NotCoveredError(f"the demo phrasebook does not cover {shown(text)!r}{into}", hint=_COVERAGE_HINT)
 
 
 class SegmentGenerator:

@@ -159,14 +159,18 @@ class Translator:
             async for event in events:
                 yield _of_both_legs(plan, first[event.segment], event) if isinstance(event, SegmentDone) else event
 
-    def foresee(self, request: TranslationRequest) -> tuple[Origin, ...]:
-        """Say of each segment where its target would come from now; nothing is loaded or generated.
+    def foresee(self, request: TranslationRequest) -> tuple[Origin | None, ...]:
+        """Say of each segment where its target would come from now, None where it would be refused.
+
+        Nothing is loaded or generated.
 
         Raises:
             UsageError: as `run` would refuse the request.
         """
         plan = self._planner.plan(request)
-        known = {done.segment: done.origin for done in self._settle_without_engine(plan)}
+        known = {
+            done.segment: done.origin if done.error is None else None for done in self._settle_without_engine(plan)
+        }
         return tuple(known.get(segment.index, Origin.MODEL) for segment in plan.segments)
 
     # The beginning
@@ -217,7 +221,9 @@ class Translator:
         for text in asked_of_model(self._model.spec, source, source_lang=plan.source_lang):
             gap = coverage.gap(text, plan.source_lang, target_lang=plan.target_lang)
             if gap is not None:
-                return _failed(segment.index, segment.source, not_covered(gap or text))
+                is_known = coverage.gap(text, plan.source_lang) is None
+                refusal = not_covered(gap or text, target_lang=plan.target_lang if is_known else None)
+                return _failed(segment.index, segment.source, refusal)
         return None
 
     # What the engine does

@@ -193,7 +193,7 @@ def _processor_name() -> str:
 def _print(result: BenchResult) -> None:
     placed = f"{result.gpu_layers} layers on the GPU" if result.gpu_layers else "on the processor"
     output.write_text(
-        f"{result.model} ({result.quantization}), {placed}, {_count(result.threads, 'thread')}, "
+        f"{result.model} ({result.quantization}), {placed}, {output.counted(result.threads, 'thread')}, "
         f"context {result.context_length}, KV {result.kv_type}\n{result.machine}\n{result.build}\n\n"
     )
     output.write_table([*_rows(result), *_peer_rows(result)], header=("WHAT", "", f"MEDIAN OF {result.runs}"))
@@ -227,7 +227,3 @@ def _peer_rows(result: BenchResult) -> Iterator[tuple[str, str, str]]:
         ):
             if theirs:
                 yield peer.name, what, f"{theirs:.1f} tokens/s; here {ours / theirs:.2f} x"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

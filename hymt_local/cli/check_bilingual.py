@@ -124,7 +124,8 @@ def _lines(reports: Sequence[_Report]) -> Iterable[str]:
         counts = Counter(finding.severity for finding in report.findings)
         yield (
             f"{report.path}: {len(report.text.units)} translations from {report.source_lang or 'und'} to"
-            f" {report.target_lang or 'und'}, {counts[Severity.ERROR]} errors, {counts[Severity.WARNING]} warnings\n"
+            f" {report.target_lang or 'und'}, {output.counted(counts[Severity.ERROR], 'error')},"
+            f" {output.counted(counts[Severity.WARNING], 'warning')}\n"
         )
 
 

@@ -46,16 +46,33 @@ def list_clients(as_json: bool) -> int:
 
 @clients_command.command(name="add")
 @click.argument("name")
-@click.option("--requests", type=click.IntRange(1), default=60, show_default=True, help="Requests per minute.")
-@click.option("--characters", type=click.IntRange(1), default=60_000, show_default=True, help="Characters per minute.")
+@click.option(
+    "--requests", type=click.IntRange(1), metavar="N", default=60, show_default=True, help="Requests per minute."
+)
+@click.option(
+    "--characters",
+    type=click.IntRange(1),
+    metavar="N",
+    default=60_000,
+    show_default=True,
+    help="Characters per minute.",
+)
 @click.option(
     "--at-once",
     type=click.IntRange(1),
+    metavar="N",
     default=SHARED_CHARACTERS,
     show_default=True,
     help="Characters of one request; 4096 are about 1,024 tokens.",
 )
-@click.option("--burst", type=click.IntRange(1), default=10, show_default=True, help="Requests at once after a pause.")
+@click.option(
+    "--burst",
+    type=click.IntRange(1),
+    metavar="N",
+    default=10,
+    show_default=True,
+    help="Requests at once after a pause.",
+)
 def add_client(name: str, requests: int, characters: int, at_once: int, burst: int) -> int:
     """Print a new key for NAME.
 

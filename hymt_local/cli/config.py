@@ -95,7 +95,7 @@ def show_schema() -> int:
 
 
 def _shown(value: Any) -> str:
-    if value is None:
+    if value is None or value in ("", {}):
         return "(unset)"
     return str(value).lower() if isinstance(value, bool) else str(value)
 

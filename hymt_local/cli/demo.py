@@ -80,7 +80,7 @@ def _show(service: Service, request: TranslationRequest) -> bool:
     """Stream one translation on a line of its own; returns whether it was done."""
     from hymt_local.cli.stream import TerminalStream
 
-    output.write_text(f"  {request.target_lang:<8}{get_language(request.target_lang).english:<12}")
+    output.write_text(f"  {request.target_lang:<8}{get_language(request.target_lang).english:<20}")
     stream = TerminalStream()
     for event in service.submit(request):
         match event:

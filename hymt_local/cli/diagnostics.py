@@ -60,6 +60,11 @@ class ProgressLine:
         self._is_shown = False
         self._is_active = sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
+    @property
+    def is_active(self) -> bool:
+        """Tell whether stderr is a terminal that can erase."""
+        return self._is_active
+
     def show(self, label: str, fraction: float) -> None:
         """Draw the bar; `fraction` is 0.0 to 1.0. The cursor must be at the start of a line."""
         if not self._is_active:

@@ -98,10 +98,11 @@ class Presentation:
             (found.from_cache, "from the cache"),
             (found.from_journal, "from an earlier run"),
             (found.passed_through, "to pass through"),
+            (found.refused, "not covered by the demo phrasebook"),
         )
         output.write_text(
             f"{found.source} -> {found.target}: {found.format}, {found.words:,} words, {found.characters:,} characters,"
-            f" {found.units:,} segments ({found.different:,} different): {counts}; {time}\n"
+            f" {output.counted(found.units, 'segment')} ({found.different:,} different): {counts}; {time}\n"
         )
 
     def _failures(self, task: DocumentTask, report: DocumentReport) -> None:
@@ -130,7 +131,7 @@ def _summary(report: DocumentReport) -> str:
         (len(report.failed), "failed"),
     )
     way = f" by way of {report.pivot_lang}" if report.pivot_lang else ""
-    return f"{report.n_units:,} segments: {counts}{way}, in {duration(report.elapsed_s)}"
+    return f"{output.counted(report.n_units, 'segment')}: {counts}{way}, in {duration(report.elapsed_s)}"
 
 
 def _counts(*counts: tuple[int, str]) -> str:

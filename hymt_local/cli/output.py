@@ -116,3 +116,8 @@ def read_stdin() -> bytes:
         raise UsageError(
             f"cannot read standard input: {error.strerror or error}", hint='name a text instead: hymt "Hello" -t fr'
         ) from error
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is 1."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"

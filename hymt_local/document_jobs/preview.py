@@ -13,8 +13,8 @@ from hymt_local.document_jobs.run import find_format
 from hymt_local.document_jobs.work import Batch, DocumentWork, Known, count_words
 from hymt_local.events import Origin, TranslationRequest
 
-Foresee = Callable[[TranslationRequest], Sequence[Origin]]
-"""Says of each unit of a request where its target would come from now."""
+Foresee = Callable[[TranslationRequest], Sequence[Origin | None]]
+"""Says of each unit of a request where its target would come from now, None where it would be refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +33,8 @@ class Preview:
     from_cache: int
     from_model: int
     passed_through: int
+    refused: int
+    """Outside the phrasebook of a demo model."""
     model_characters: int
     """Of the texts that the model has to translate."""
     seconds: float | None
@@ -59,7 +61,7 @@ def preview_document(
     known = _known(task, key_of(task, data, format_name=found.name), state_dir=state_dir)
     document = found.read(data, task.options.languages)
     work = DocumentWork(document, task.options, known=known)
-    counts = dict.fromkeys(Origin, 0)
+    counts: dict[Origin | None, int] = dict.fromkeys([*Origin, None], 0)
     n_characters = 0
     for batch in _batches(work):
         for origin, units in zip(foresee(batch.request), batch.groups, strict=True):
@@ -79,6 +81,7 @@ def preview_document(
         from_cache=counts[Origin.CACHE],
         from_model=counts[Origin.MODEL],
         passed_through=counts[Origin.SOURCE],
+        refused=counts[None],
         model_characters=n_characters,
         seconds=n_characters / speed if speed else None,
     )

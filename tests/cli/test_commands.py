@@ -180,7 +180,7 @@ def test_config_show_lists_every_setting_with_its_origin(hymt_here: RunHymt, iso
     assert rows["target_lang"] == ["zh", str(isolated_environment / "config" / "config.toml")]
     assert rows["threads"] == ["3", "HYMT_THREADS"]
     assert rows["cache"] == ["true", "default"]
-    assert rows["model"] == ["(unset)", "default"]
+    assert rows["model"] == rows["server_hosts"] == rows["pair_models"] == ["(unset)", "default"]
 
 
 def test_config_show_as_json_names_value_and_origin(hymt_here: RunHymt) -> None:
@@ -475,9 +475,10 @@ def test_demo_translates_its_samples_into_every_language_with_timings(hymt_here:
     lines = done.text.splitlines()
     n_translations = len(SAMPLES) * (len(LANGUAGES) - 1)
     assert lines[-1].startswith(f"{n_translations} of {n_translations} translations in ")
-    shown = [line for line in lines if re.fullmatch(r"  fr      French      .+   \(\d+ ms, \d+ tokens\)", line)]
+    shown = [line for line in lines if re.fullmatch(r"  fr      French              .+   \(\d+ ms, \d+ tokens\)", line)]
     assert len(shown) == len(SAMPLES)
     assert "Good morning." in shown[0]
+    assert "  zh-Hant Traditional Chinese Good morning." in done.text
 
 
 def test_demo_counts_what_fails_and_says_so_in_its_status(hymt_here: RunHymt, monkeypatch: pytest.MonkeyPatch) -> None:

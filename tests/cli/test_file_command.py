@@ -376,3 +376,19 @@ def test_a_catalogue_of_phrasebook_sentences_is_filled(hymt_here: RunHymt, folde
     assert (final.status, "fuzzy" in (folder / "final.po").read_text(encoding="utf-8")) == (0, False)
     for source, target in PHRASES.items():
         assert re.search(rf'msgid "{re.escape(source)}"\nmsgstr "{re.escape(target)}"\n', filled)
+
+
+def test_dry_run_tells_what_the_phrasebook_would_refuse_from_what_passes_through(
+    hymt_here: RunHymt, folder: Path
+) -> None:
+    known = next(iter(PHRASES))
+    (folder / "talk.md").write_text(f"- {known}\n- cheese and mountains\n- {known}\n", encoding="utf-8")
+    done = hymt_here("file", "talk.md", "-m", "demo", "-f", "en", "-t", "fr", "-n")
+    assert ": 2 for the model, 1 not covered by the demo phrasebook;" in done.text
+    (found,) = objects(hymt_here("file", "talk.md", "-m", "demo", "-f", "en", "-t", "fr", "-n", "--json").text)
+    assert (found["from_model"], found["refused"], found["passed_through"]) == (2, 1, 0)
+
+
+def test_one_segment_is_singular(hymt_here: RunHymt, folder: Path) -> None:
+    (folder / "one.txt").write_text("Hello.\n", encoding="utf-8")
+    assert hymt_here("file", "one.txt", *PSEUDO).text.startswith("one.fr.txt: 1 segment: 1 translated, ")

@@ -50,6 +50,11 @@ def test_one_model_is_explained(hymt_here: RunHymt, simulated: Any) -> None:
     assert "- 5 threads: one less than the 6 physical cores" in done.text
 
 
+def test_one_thread_is_singular(hymt_here: RunHymt, simulated: Any) -> None:
+    simulated(machine(16))
+    assert "at once                 16 texts, 1 thread\n" in hymt_here("models", "fit", "demo").text
+
+
 def test_what_does_not_fit_is_status_3_with_the_nearest_thing_that_does(hymt_here: RunHymt, simulated: Any) -> None:
     simulated(machine(4))
     done = hymt_here("models", "fit", "Hy-MT2-7B:Q8_0")

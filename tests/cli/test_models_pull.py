@@ -309,6 +309,14 @@ def test_waiting_is_shown_with_its_reason_and_the_time_left(capfdbinary: pytest.
     )
 
 
+def test_without_a_terminal_each_reason_for_waiting_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    reporter = Reporter(as_json=False)
+    for reason in ("hub cannot be reached", "hub cannot be reached", "mirror cannot be reached"):
+        reporter(DownloadWaiting("m.gguf", reason, 4.0))
+    told = "note: hub cannot be reached; trying again\nnote: mirror cannot be reached; trying again\n"
+    assert tuple(capsys.readouterr()) == ("", told)
+
+
 @pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (59, "59 s"), (61, "1 min"), (7500, "2 h 5 min")])
 def test_durations_are_rounded(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text

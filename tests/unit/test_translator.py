@@ -87,9 +87,11 @@ class Phrases(Coverage):
     """A domain of whole texts, each in one language."""
 
     texts: tuple[tuple[str, str], ...] = ()
+    targets: frozenset[str] | None = None
 
     def gap(self, text: str, source_lang: str, *, target_lang: str | None = None) -> str | None:
-        return None if (source_lang, text) in self.texts else text
+        is_target = self.targets is None or target_lang is None or target_lang in self.targets
+        return None if is_target and (source_lang, text) in self.texts else text
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -460,6 +462,14 @@ async def test_what_the_demo_does_not_cover_is_refused_without_loading_it() -> N
     assert "hymt models pull" in last.error.hint
     assert last.error.exit_status == 3
     assert backend.calls.n_loaded == 0
+
+
+async def test_a_phrase_that_the_demo_knows_in_other_languages_only_is_refused_with_the_language() -> None:
+    coverage = Phrases(0.5, {}, (), texts=(("en", "Hello"),), targets=frozenset({"fr"}))
+    model = scripted_model(ScriptedBackend(reply("Ciao")), coverage=coverage, kind="demo")
+    last = (await events_of(model, request("Hello", target_lang="it")))[-1]
+    assert isinstance(last, Failed)
+    assert last.error.message == "the demo phrasebook does not cover 'Hello' in Italian"
 
 
 async def test_a_partly_covered_text_is_translated_as_far_as_it_goes() -> None:

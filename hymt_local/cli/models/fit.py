@@ -163,7 +163,7 @@ def _facts(fit: FitPlan) -> list[tuple[str, str]]:
         ("program and vocabulary", gibibytes(fit.program_bytes)),
         ("main memory", f"{gibibytes(fit.ram_bytes)}, leaves {gibibytes(fit.headroom_bytes)}"),
         ("GPU memory", f"{gibibytes(fit.vram_bytes)} for {fit.gpu_layers} of {fit.n_layers} layers"),
-        ("at once", f"{fit.n_slots} {'text' if fit.n_slots == 1 else 'texts'}, {fit.threads} threads"),
+        ("at once", f"{output.counted(fit.n_slots, 'text')}, {output.counted(fit.threads, 'thread')}"),
         ("speed", f"about {fit.tokens_per_s:.0f} tokens/s"),
     ]
 

@@ -207,11 +207,12 @@ def _make_default(app: Application, model: InstalledModel) -> None:
 
 
 class Reporter:
-    """Shows a download: a bar on a terminal, JSON lines on request, nothing elsewhere."""
+    """Shows a download: a bar on a terminal, JSON lines on request, elsewhere only why nothing moves, once."""
 
     def __init__(self, *, as_json: bool) -> None:
         self._as_json = as_json
         self._line = ProgressLine()
+        self._noted: set[str] = set()
 
     def __call__(self, event: DownloadEvent) -> None:
         """Take one event of the download."""
@@ -222,8 +223,11 @@ class Reporter:
             _write_line({"event": "progress" if is_progress else "waiting", **dataclasses.asdict(event)})
         elif isinstance(event, DownloadProgress):
             self._line.show(progress_label(event), event.done_bytes / max(event.total_bytes, 1))
-        else:
+        elif self._line.is_active:
             self._line.show(waiting_label(event), 0.0)
+        elif event.reason not in self._noted:
+            self._noted.add(event.reason)
+            print_note(f"{event.reason}; trying again")
 
     def clear(self) -> None:
         """Erase the bar."""
