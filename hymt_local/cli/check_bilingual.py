@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -89,7 +90,10 @@ def _check(
         return (found.tag, found.confidence) if found else None
 
     data = [_read(path) for path in paths]
-    text = read_bilingual(data[0], paths[0], translation=data[1] if len(data) > 1 else None)
+    try:
+        text = read_bilingual(data[0], paths[0], translation=data[1] if len(data) > 1 else None)
+    except DocumentError as error:
+        raise _with_names(error, paths) from error
     sources, targets = (
         zip(*((unit.source, unit.target) for unit in text.units[:_SAMPLE_UNITS]), strict=True)
         if text.units
@@ -108,11 +112,26 @@ def _language_of(texts: Sequence[str], detector: Any) -> str | None:
     return str(found.tag) if found else None
 
 
+def _with_names(error: DocumentError, paths: Sequence[str]) -> DocumentError:
+    """Say which file of several an error is about, where its message does not."""
+    if any(Path(path).name in error.message for path in paths):
+        return error
+    return DocumentError(f"{', '.join(paths)}: {error.message}", hint=error.hint)
+
+
 def _read(path: str) -> bytes:
+    from hymt_local.document_jobs.files import read_source
+
+    source = Path(path)
     try:
-        return Path(path).read_bytes()
-    except OSError as error:
-        raise DocumentError(f"{path}: {error.strerror or error}", hint="check the name of the file") from error
+        if path and stat.S_ISFIFO(source.stat().st_mode):  # what `<(command)` of a shell names
+            return source.read_bytes()
+    except OSError:
+        pass  # reading it the other way says why
+    try:
+        return read_source(source)
+    except DocumentError as error:
+        raise DocumentError(error.message, hint="name a catalogue, a table or a text") from error
 
 
 def _lines(reports: Sequence[_Report]) -> Iterable[str]:

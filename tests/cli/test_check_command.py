@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -88,6 +90,49 @@ def test_what_cannot_be_checked_is_refused(hymt_here: RunHymt, tmp_path: Path) -
     assert hymt_here("check", "--texts", str(path)).status == 2
     path.with_suffix(".tsv").write_bytes(b"one column\n")
     assert hymt_here("check", str(path.with_suffix(".tsv"))).status == 5
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "reason"),
+    [
+        ("broken.po", b'msgid "a\n', "line 1 is not gettext"),
+        ("one.tsv", b"only\n", "line 1 has one column"),
+        ("latin.csv", b"caf\xe9,x\n", "byte 3 (0xe9) is not valid UTF-8"),
+    ],
+)
+def test_the_file_that_cannot_be_checked_is_named(
+    hymt_here: RunHymt, tmp_path: Path, name: str, data: bytes, reason: str
+) -> None:
+    (tmp_path / "fine.tsv").write_bytes(b"One\tUn\n")
+    (tmp_path / name).write_bytes(data)
+    done = hymt_here("check", "-t", "fr", str(tmp_path / "fine.tsv"), str(tmp_path / name))
+    assert (done.status, done.out) == (5, b"")
+    assert done.err.startswith(f"error: {tmp_path / name}: {reason}")
+
+
+@pytest.mark.parametrize("kind", ["device", "folder", "endless link", "long name"])
+def test_what_is_no_file_is_not_read(hymt_here: RunHymt, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / ("n" * 300 + ".po" if kind == "long name" else "x.po")
+    if kind == "device":
+        path.symlink_to("/dev/zero")
+    elif kind == "folder":
+        path.mkdir()
+    elif kind == "endless link":
+        path.symlink_to(path)
+    done = hymt_here("check", "-t", "fr", str(path))
+    assert (done.status, done.out) == (5, b"")
+    assert str(path) in done.err
+
+
+def test_what_a_command_writes_can_be_checked(hymt_here: RunHymt, tmp_path: Path) -> None:
+    pipe = tmp_path / "table.tsv"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_bytes, args=(b"One\tUn\n",))
+    writer.start()
+    done = hymt_here("check", "-t", "fr", str(pipe))
+    writer.join()
+    assert done.status == 0
+    assert b": 1 translations" in done.out
 
 
 def test_a_quoted_table_is_read_as_spreadsheets_write_it() -> None:
