@@ -7,11 +7,12 @@ gives either exactly the protected parts of the source or a fault, never a lost,
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 from hymt_local.literals import Literal, find_literals
 from hymt_local.scripts import is_spaced, script_of, whole_word
@@ -368,9 +369,14 @@ def _as_whole_word(word: str) -> str:
 def _without_overlaps(spans: Sequence[ProtectedSpan], *, first: int = 0) -> list[ProtectedSpan]:
     """Keep the first `first` spans, and of the others those that overlap none kept; a half pair becomes atomic."""
     kept = list(spans[:first])
+    given = sorted((each.span.start, each.span.end) for each in kept)
+    starts, reach = [start for start, _ in given], list(accumulate((end for _, end in given), max))
+    end = 0
     for span in sorted(spans[first:], key=lambda each: (each.span.start, -each.span.end)):
-        if all(span.span.end <= other.span.start or other.span.end <= span.span.start for other in kept):
+        n_before = bisect_left(starts, span.span.end)
+        if span.span.start >= end and (n_before == 0 or reach[n_before - 1] <= span.span.start):
             kept.append(replace(span, pair=-span.pair) if span.pair else span)
+            end = span.span.end
     ends = Counter(span.pair for span in kept if span.kind is not TokenKind.ATOMIC)
     whole = [span if ends[span.pair] == 2 else ProtectedSpan(span.span) for span in kept]
     return sorted(whole, key=lambda each: each.span.start)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from starlette.requests import Request
 
@@ -13,6 +15,8 @@ from hymt_local.server.context import ServerContext
 from hymt_local.server.flights import Flight
 from hymt_local.server.tagged_text import MarkupRules, TaggedText, read_tagged
 from hymt_local.translator import UNDETERMINED
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,10 +51,18 @@ async def translate_texts(context: ServerContext, http: Request, texts: Sequence
         HymtError: any part of any text could not be translated: source text never passes for a translation.
         ClientDisconnect: the client has gone.
     """
-    plans = [_plan(text, wish, index) for index, text in enumerate(texts)]
+    plans = await _apart(lambda: [_plan(text, wish, index) for index, text in enumerate(texts)], wish)
     requests = [plan.request for plan in plans if plan.request is not None]
     flights = iter(await context.fly_all(http, requests))
-    return [_untouched(plan.text, wish) if plan.request is None else _landed(plan, next(flights)) for plan in plans]
+    pairs = [(plan, None if plan.request is None else next(flights)) for plan in plans]
+    return await _apart(
+        lambda: [_landed(plan, flight) if flight else _untouched(plan.text, wish) for plan, flight in pairs], wish
+    )
+
+
+async def _apart(work: Callable[[], list[T]], wish: Wish) -> list[T]:
+    """Read or write markup on another thread: a large page takes seconds, and the loop is everybody's."""
+    return work() if wish.markup is None else await asyncio.to_thread(work)
 
 
 async def translate_one(context: ServerContext, http: Request, text: str, wish: Wish) -> Translated:

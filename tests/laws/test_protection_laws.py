@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import random
 import re
+import time
 from collections import Counter
 from collections.abc import Callable
+from itertools import pairwise
 
 import pytest
 from hypothesis import assume, given, settings
@@ -232,3 +234,20 @@ def test_p_3_what_also_stands_there_unprotected_cannot_do_without_a_mask() -> No
     assert not can_keep(SourceText(text, tokens_of(UnitText(text, spans, GROUPS)), GROUPS))
     assert not can_keep(SourceText("Bob met Bob", (ProtectedSpan(Span(0, 3)),), GROUPS))
     assert can_keep(SourceText("Bob met Bobby", (ProtectedSpan(Span(0, 3)),), GROUPS))
+
+
+@given(st.lists(st.text("ab c", min_size=1, max_size=4), max_size=8), st.text("ab c", max_size=40))
+@settings(max_examples=100)
+def test_words_to_keep_never_overlap_each_other_or_given_spans(words: list[str], text: str) -> None:
+    given_spans = (ProtectedSpan(Span(1, 3)),) if len(text) > 2 else ()
+    found = tokens_of(UnitText(text, given_spans), words=words)
+    assert all(before.span.end <= after.span.start for before, after in pairwise(found))
+    assert set(given_spans) <= set(found)
+    assert {text[each.span.start : each.span.end] for each in found if each not in given_spans} <= set(words)
+
+
+def test_many_words_to_keep_and_many_of_them_in_the_text_cost_little() -> None:
+    words = [f"w{number}" for number in range(10_000)]
+    started = time.perf_counter()
+    assert len(tokens_of(UnitText("w1 b " * 20_000), words=words)) == 20_000
+    assert time.perf_counter() - started < 5.0

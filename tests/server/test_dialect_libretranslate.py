@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 import urllib.error
 from typing import Any
 from urllib.parse import urlencode
@@ -10,7 +11,9 @@ from urllib.parse import urlencode
 import pytest
 from libretranslatepy import LibreTranslateAPI
 
-from tests.server.serving import TOKEN, Served, multipart
+from hymt_local.server import texts
+from hymt_local.server.tagged_text import read_tagged
+from tests.server.serving import TOKEN, WAIT_S, Served, multipart
 
 FORM = {"Content-Type": "application/x-www-form-urlencoded"}
 
@@ -184,3 +187,23 @@ def test_a_file_that_cannot_be_translated_is_refused(loud_served: Served, fields
 def test_suggestions_are_refused_as_on_a_server_without_them(demo_served: Served) -> None:
     answer = demo_served.ask("POST", "/suggest", {"q": "a", "s": "b", "source": "en", "target": "fr"})
     assert (answer.status, list(answer.json)) == (403, ["error"])
+
+
+def test_a_large_page_does_not_hold_up_the_others(shared: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, may_go_on = threading.Event(), threading.Event()
+
+    def slow(text: str, rules: object) -> object:
+        reading.set()
+        assert may_go_on.wait(WAIT_S)
+        return read_tagged(text, rules)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(texts, "read_tagged", slow)
+    answers: list[int] = []
+    page = {"q": "<p>Hello</p>", "source": "en", "target": "fr", "format": "html"}
+    sending = threading.Thread(target=lambda: answers.append(shared.ask("POST", "/translate", page).status))
+    sending.start()
+    assert reading.wait(WAIT_S)
+    assert shared.ask("GET", "/health").status == 200
+    may_go_on.set()
+    sending.join(WAIT_S)
+    assert answers == [200]
