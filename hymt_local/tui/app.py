@@ -66,6 +66,7 @@ class HymtApp(App[None], inherit_bindings=False):
     TITLE = "hymt"
     CSS_PATH = "hymt.tcss"
     ENABLE_COMMAND_PALETTE = True
+    VERTICAL_BREAKPOINTS = ViewScreen.VERTICAL_BREAKPOINTS  # for the dialogs
     BINDINGS: ClassVar[list[BindingType]] = [*bindings(APP_COMMANDS), UNUSED_COPY]
 
     def __init__(self, environment: Environment, *, current: str, problems: Sequence[HymtError] = ()) -> None:

@@ -255,9 +255,12 @@ class TestMessagesDuringARun:
             await pilot.press("ctrl+c")
             said = notice(pilot)
             service.job.put(TextDelta(0, "Bon"))
-            await until(pilot, lambda: bool(clock.pending))
-            clock.advance(0.05)
-            await until(pilot, lambda: target(pilot).shown == "Bon")
+
+            def bon() -> bool:
+                clock.advance(0.05)
+                return target(pilot).shown == "Bon"
+
+            await until(pilot, bon)
             app_of(pilot).translate_screen._show_progress()
             assert notice(pilot) == said
             clock.advance(5)
