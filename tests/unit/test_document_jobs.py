@@ -469,6 +469,17 @@ def test_the_output_has_the_permissions_of_its_source(source: Path, state_dir: P
     assert stat.S_IMODE(source.with_name("report.fr.txt").stat().st_mode) == 0o640
 
 
+def test_a_source_that_goes_while_it_is_translated_costs_nothing(source: Path, state_dir: Path) -> None:
+    def answer(unit: UnitText) -> str:
+        source.unlink(missing_ok=True)
+        return "fine"
+
+    finished(events_of(task(source), UnitsService(answer), state_dir))
+    target = source.with_name("report.fr.txt")
+    assert target.read_text(encoding="utf-8").startswith("fine")
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
+
+
 def test_folders_of_the_output_are_made(source: Path, state_dir: Path, tmp_path: Path) -> None:
     target = tmp_path / "a" / "b" / ("n" * 240 + ".txt")
     finished(events_of(task(source, target), UnitsService(), state_dir))
