@@ -135,7 +135,7 @@ def digest_of(path: Path) -> str | None:
 
 
 def write_output(data: bytes, target: Path, *, source: Path, replaces: bool) -> None:
-    """Write a target by a temporary neighbour, fsync and rename, with the permissions of its source.
+    """Write a target by a temporary neighbour, fsync and rename, with the permissions of its source if they can be had.
 
     Raises:
         DocumentError: it came into being in the meantime, and must not be replaced.
@@ -149,7 +149,8 @@ def write_output(data: bytes, target: Path, *, source: Path, replaces: bool) -> 
                 stream.write(data)
                 stream.flush()
                 os.fsync(stream.fileno())
-            temporary.chmod(stat.S_IMODE(source.stat().st_mode) & 0o777)
+            with contextlib.suppress(OSError):  # the source is gone by now, or no file has permissions there
+                temporary.chmod(stat.S_IMODE(source.stat().st_mode) & 0o777)
             _put_in_place(temporary, target, replaces=replaces)
         finally:
             temporary.unlink(missing_ok=True)

@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from hymt_local.catalog import ALL_TAGS
 from hymt_local.document_jobs.events import DocumentTask, UnitSettled
 from hymt_local.document_jobs.work import Known
 
@@ -90,7 +91,7 @@ def read_journal(path: Path, *, key: str) -> Remains | None:
                 failures.pop(unit_id, None)
             case {"id": str(unit_id), "vetoed": bool(is_vetoed)}:
                 failures[unit_id] = is_vetoed
-            case {"source_lang": str(lang)}:
+            case {"source_lang": str(lang)} if lang in ALL_TAGS:
                 source_lang = lang
             case {"written": str(digest), "is_complete": bool(is_complete)}:
                 remains = {"written": digest, "is_complete": is_complete}
@@ -105,7 +106,7 @@ def _records(data: bytes) -> Iterator[tuple[int, dict[str, Any]]]:
     for line in data.splitlines(keepends=True):
         try:
             record = json.loads(line) if line.endswith(b"\n") else None
-        except ValueError:
+        except (ValueError, RecursionError):
             return
         if not isinstance(record, dict):
             return

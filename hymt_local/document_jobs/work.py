@@ -73,7 +73,7 @@ class DocumentWork:
         self._options = options
         self._known = known or Known()
         self.units: Sequence[Unit] = tuple(document.units)
-        self._targets = {unit.id: self._known.targets[unit.id] for unit in self.units if unit.id in self._known.targets}
+        self._targets = dict(self._sound_targets())
         self.n_known = len(self._targets)
         self.characters = sum(len(unit.source.text) for unit in self.units)
         self.done_characters = sum(len(unit.source.text) for unit in self.units if unit.id in self._targets)
@@ -97,6 +97,13 @@ class DocumentWork:
     def source_lang(self) -> str | None:
         """The source language; None until it is detected."""
         return self._source_lang
+
+    def _sound_targets(self) -> Iterator[tuple[str, str]]:
+        """Yield the known targets that the document can hold: somebody may have been at the journal."""
+        for unit in self.units:
+            target = self._known.targets.get(unit.id)
+            if target is not None and not _HALF_CHARACTER.search(target) and not self._document.fault(unit, target):
+                yield unit.id, target
 
     def _unaskable(self) -> Iterator[UnitSettled]:
         """Yield the units whose text no request can hold, failed; the others of their batch are asked."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import pickle
 import re
@@ -25,7 +26,7 @@ from hymt_local.document_jobs.events import (
     UnitSettled,
 )
 from hymt_local.document_jobs.files import claimed
-from hymt_local.document_jobs.journal import journal_path
+from hymt_local.document_jobs.journal import journal_path, read_journal
 from hymt_local.document_jobs.run import run_document, translate_bytes
 from hymt_local.documents.base import Languages
 from hymt_local.documents.text import TextDocument, TextFormat
@@ -329,7 +330,15 @@ def test_old_journals_are_forgotten(source: Path, state_dir: Path) -> None:
     assert not old.exists()
 
 
-@pytest.mark.parametrize("damage", [b"\0\0\0\n", b'{"id": "line-5", "targ', b"[]\n", b'{"id": 7}\n', b"\xff\xfe\n"])
+@pytest.mark.parametrize(
+    "damage",
+    [
+        b"\0\0\0\n", b'{"id": "line-5", "targ', b"[]\n", b'{"id": 7}\n', b"\xff\xfe\n", b"[" * 100_000 + b"\n",
+        b'{"id": "line-3", "target": "a\\u0000b"}\n',
+        b'{"id": "line-3", "target": "\\ud800"}\n',
+    ],
+    ids=["NUL", "cut off", "list", "number", "no UTF-8", "deep", "NUL in a target", "half a character"],
+)  # fmt: skip
 def test_a_damaged_journal_loses_its_end_only(source: Path, state_dir: Path, damage: bytes) -> None:
     events_of(task(source), UnitsService(refusing("Second.")), state_dir)
     path = journal_path(state_dir, source.with_name("report.fr.txt"))
@@ -338,6 +347,17 @@ def test_a_damaged_journal_loses_its_end_only(source: Path, state_dir: Path, dam
     source.with_name("report.fr.txt").unlink()
     report = finished(events_of(task(source, resumes=True), UnitsService(), state_dir))
     assert (report.from_journal, report.from_model) == (1, 2)
+
+
+def test_a_journal_that_names_no_language_leaves_it_open(source: Path, state_dir: Path) -> None:
+    events_of(task(source), UnitsService(refusing("Second.")), state_dir)
+    path = journal_path(state_dir, source.with_name("report.fr.txt"))
+    header = path.read_bytes().splitlines(keepends=True)[0]
+    for lang, expected in (("nonsense", None), ("de", "de")):
+        path.write_bytes(header + b'{"source_lang": "' + lang.encode() + b'"}\n')
+        remains = read_journal(path, key=json.loads(header)["key"])
+        assert remains is not None
+        assert remains.known.source_lang == expected
 
 
 def test_a_journal_that_cannot_be_written_costs_the_resume_and_not_the_translation(
@@ -447,6 +467,17 @@ def test_the_output_has_the_permissions_of_its_source(source: Path, state_dir: P
     source.chmod(0o640)
     finished(events_of(task(source), UnitsService(), state_dir))
     assert stat.S_IMODE(source.with_name("report.fr.txt").stat().st_mode) == 0o640
+
+
+def test_a_source_that_goes_while_it_is_translated_costs_nothing(source: Path, state_dir: Path) -> None:
+    def answer(unit: UnitText) -> str:
+        source.unlink(missing_ok=True)
+        return "fine"
+
+    finished(events_of(task(source), UnitsService(answer), state_dir))
+    target = source.with_name("report.fr.txt")
+    assert target.read_text(encoding="utf-8").startswith("fine")
+    assert stat.S_IMODE(target.stat().st_mode) == 0o600
 
 
 def test_folders_of_the_output_are_made(source: Path, state_dir: Path, tmp_path: Path) -> None:
