@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -716,10 +717,13 @@ def _common_beginning(prompts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
 
 def _uncut(counted: Sequence[tuple[str, int]], tokens: Sequence[ProtectedSpan]) -> list[tuple[str, int]]:
     """Join parts that were cut inside a token."""
+    spans = sorted((token.span.start, token.span.end) for token in tokens)
+    starts, reach = [start for start, _ in spans], list(accumulate((end for _, end in spans), max))
     whole: list[tuple[str, int]] = []
     position = 0
     for text, count in counted:
-        if whole and any(token.span.start < position < token.span.end for token in tokens):
+        n_before = bisect_left(starts, position)
+        if whole and n_before and position < reach[n_before - 1]:
             whole[-1] = (whole[-1][0] + text, whole[-1][1] + count)
         else:
             whole.append((text, count))
