@@ -75,7 +75,8 @@ class Flight:
         """Wait until there are more than `n_seen` events; False when the time is over, or the end has been seen."""
         if len(self.events) <= n_seen and self.last is None:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), timeout_s)
+                async with asyncio.timeout(timeout_s):  # `wait_for` of Python 3.11 may swallow a cancellation
+                    await self._changed.wait()
         return len(self.events) > n_seen
 
     async def ended(self) -> LastEvent:

@@ -299,7 +299,8 @@ class _Body:
         if self.is_complete:
             return await self._receive()  # nothing, or that the client has gone
         try:
-            message = await asyncio.wait_for(self._receive(), max(0.0, self._deadline - time.monotonic()))
+            async with asyncio.timeout(max(0.0, self._deadline - time.monotonic())):
+                message = await self._receive()
         except TimeoutError as error:
             raise UsageError("the body did not come in time", hint="send it faster, or less of it") from error
         self.n_bytes += len(message.get("body", b""))

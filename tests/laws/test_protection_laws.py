@@ -13,6 +13,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from hymt_local.generation import _uncut
 from hymt_local.protect import (
     MaskFamily,
     MaskFault,
@@ -251,3 +252,22 @@ def test_many_words_to_keep_and_many_of_them_in_the_text_cost_little() -> None:
     started = time.perf_counter()
     assert len(tokens_of(UnitText("w1 b " * 20_000), words=words)) == 20_000
     assert time.perf_counter() - started < 5.0
+
+
+@given(
+    st.lists(st.text("ab", max_size=4), max_size=8),
+    st.lists(st.tuples(st.integers(0, 20), st.integers(1, 6)), max_size=4),
+)
+def test_parts_are_joined_where_a_token_was_cut_and_nowhere_else(
+    parts: list[str], places: list[tuple[int, int]]
+) -> None:
+    tokens = [ProtectedSpan(Span(start, start + length)) for start, length in places]
+    expected: list[str] = []
+    position = 0
+    for part in parts:
+        if expected and any(token.span.start < position < token.span.end for token in tokens):
+            expected[-1] += part
+        else:
+            expected.append(part)
+        position += len(part)
+    assert [text for text, _ in _uncut([(part, 1) for part in parts], tokens)] == expected
