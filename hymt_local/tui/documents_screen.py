@@ -13,6 +13,7 @@ from textual import work
 from textual.binding import BindingType
 from textual.content import Content
 
+from hymt_local.language import get_language
 from hymt_local.sanitize import sanitize
 from hymt_local.tui.dialogs import PathDialog
 from hymt_local.tui.direction import Direction
@@ -20,7 +21,7 @@ from hymt_local.tui.document_queue import DocumentPhase, DocumentQueue, QueuedDo
 from hymt_local.tui.downloads import duration_text
 from hymt_local.tui.environment import Environment
 from hymt_local.tui.keymap import DOCUMENTS_COMMANDS, bindings
-from hymt_local.tui.language_bar import Side
+from hymt_local.tui.language_bar import Side, language_name
 from hymt_local.tui.list_screen import ListRow, ListScreen, cell, fact_lines
 from hymt_local.tui.picker import LanguagePicked, LanguagePicker
 from hymt_local.tui.status import Notice, StatusArea, bar_text
@@ -181,8 +182,12 @@ class DocumentsScreen(ListScreen):
         else:
             text = self.wording("documents.paused" if self._queue.is_paused else "documents.ready")
             self.show_state(Content.styled(text, "$foreground-muted"))
-        source = self._source_lang or self.wording("languages.detect")
-        area.show_advice(Content.styled(f"{source} → {self._target_lang} · {self._model}", "$foreground-muted"))
+        source = self._called(self._source_lang) if self._source_lang else self.wording("languages.detect")
+        pair = f"{source} → {self._called(self._target_lang)}"
+        area.show_advice(Content.styled(f"{pair} · {sanitize(self._model)}", "$foreground-muted"))
+
+    def _called(self, tag: str) -> str:
+        return language_name(get_language(tag), self.wording)
 
     def _progress(self, document: QueuedDocument) -> Content:
         if document.loading is not None:

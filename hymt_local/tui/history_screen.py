@@ -142,14 +142,15 @@ class HistoryScreen(ListScreen):
         if target is None or target == entry.target:
             return
 
-        def change(history: History) -> None:
+        def change(history: History) -> bool:
             if scope is Scope.CACHE:
                 history.edit_cached(entry.id, target)
             else:
                 history.edit(entry.id, target)
+            return True
 
-        await self._attempt(change)
-        self.show_notice(Notice(self.wording("history.edited")))
+        if await self._attempt(change):
+            self.show_notice(Notice(self.wording("history.edited")))
         self._load()
 
     @work(exclusive=True, group="delete", exit_on_error=False)
@@ -162,13 +163,15 @@ class HistoryScreen(ListScreen):
         if not await self.app.push_screen_wait(dialog):
             return
 
-        def forget(history: History) -> None:
+        def forget(history: History) -> bool:
             remove = history.delete if scope is Scope.HISTORY else history.delete_cached
             remove([entry.id])
+            return True
 
-        await self._attempt(forget)
-        self._entries.pop(str(entry.id), None)
-        self._show_entries()
+        if await self._attempt(forget):
+            self._entries.pop(str(entry.id), None)
+            self._show_entries()
+            self.show_notice(Notice(self.wording("history.deleted")))
 
     @work(exclusive=True, group="export", exit_on_error=False)
     async def action_export(self) -> None:

@@ -8,6 +8,7 @@ import pytest
 from textual.pilot import Pilot
 from textual.widgets import Input, OptionList, Static
 
+from hymt_local.errors import StoreError
 from hymt_local.memory.history import PAGE_ENTRIES, History, Translation
 from hymt_local.memory.phrase_cache import PhraseCache
 from hymt_local.paths import Paths
@@ -120,6 +121,27 @@ async def test_deleting_asks_first(make_app: MakeApp, paths: Paths, answered: st
     history = History(paths.database)
     assert history.count() == left
     history.close()
+
+
+@pytest.mark.parametrize(("key", "then"), [("e", ("x", "ctrl+s")), ("delete", ("y",))])
+async def test_a_change_that_cannot_be_written_is_not_called_done(
+    make_app: MakeApp, paths: Paths, monkeypatch: pytest.MonkeyPatch, key: str, then: tuple[str, ...]
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StoreError("the disk is full", hint="make room")
+
+    remember(paths, ("Hello", "Bonjour"))
+    monkeypatch.setattr(History, "edit", refuse)
+    monkeypatch.setattr(History, "delete", refuse)
+    async with make_app().run_test() as pilot:
+        await open_history(pilot, count=1)
+        await pilot.press(key)
+        await until(pilot, lambda: len(pilot.app.screen.query("#dialog")) == 1)
+        await pilot.press(*then)
+        await until(pilot, lambda: "the disk is full" in notice(pilot))
+        await at_rest(pilot)
+        assert "the disk is full" in notice(pilot)
+        assert len(rows(pilot)) == 1
 
 
 async def test_only_one_page_is_read_until_more_is_asked_for(make_app: MakeApp, paths: Paths) -> None:
