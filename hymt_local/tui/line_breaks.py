@@ -47,7 +47,7 @@ def line_breaks(text: str, width: int, tab_size: int = 4, **given: Any) -> list[
         if index > start and may_break(text, index):
             opportunity = index
         used += cells
-        if used > width and cells:
+        while used > width and cells:  # a second time where marks that may not begin a row are too many for one
             start = opportunity if opportunity > start else _cluster_start(text, index, least=start)
             breaks.append(start)
             used = sum(widths[start : index + 1])

@@ -88,6 +88,7 @@ def rows(text: str, width: int) -> list[str]:
         ("བོད་ཡིག་གི་", 4, ["བོད་", "ཡིག་", "གི་"]),
         ("한국어 문장입니다", 8, ["한국어 ", "문장입니", "다"]),
         ("नमस्ते दुनिया", 6, ["नमस्ते ", "दुनिया"]),
+        ("a「。。", 5, ["a", "「。", "。"]),
     ],
 )
 def test_rows_begin_and_end_where_readers_expect_it(text: str, width: int, broken: list[str]) -> None:
