@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Annotated
 
 import msgspec
@@ -219,7 +219,8 @@ class ModelStore:
         return self._models_dir / f"{model.spec.id}--{model.quantization}.json"
 
     def _named(self, text: str) -> InstalledModel:
-        if text.lower().endswith(".gguf") or (os.sep in text and os.path.exists(text)):  # noqa: PTH110 (never raises)
+        # By its form alone: clients of the server must not learn from the answer which files there are.
+        if text.lower().endswith(".gguf") or text.startswith((".", "~")) or PurePath(text).is_absolute():
             raise ModelNotFoundError(
                 f"{text!r} is a file, not a model reference",
                 hint="register it once: `hymt models import FILE` prints the reference to use",

@@ -277,7 +277,7 @@ def test_a_model_of_the_catalog_that_is_not_here_says_so(store: ModelStore, toy:
 
 
 def test_a_path_is_no_reference_and_the_hint_says_what_to_do(store: ModelStore, toy: Path) -> None:
-    for ref in (str(toy), "absent.gguf", str(toy.parent)):
+    for ref in (str(toy), "absent.gguf", str(toy.parent), "/no/such/file", "./here", "~/there"):
         with pytest.raises(ModelNotFoundError, match="is a file, not a model reference") as caught:
             store.resolve(ref)
         assert "hymt models import" in caught.value.hint
