@@ -127,10 +127,12 @@ def test_samples(row_id: str, lang: str, text: str) -> None:
     assert [row[3] for row in ROWS if (row[0], row[2]) == (row_id, lang)] == [text]
 
 
+@pytest.mark.icu
 def test_the_script_regenerates_the_file() -> None:
-    icu = pytest.importorskip("icu")
-    if icu.ICU_VERSION != ICU_VERSION:
-        pytest.skip(f"the file is from ICU {ICU_VERSION}")
+    import icu
+
     from hymt_convert.demo import cldr
+
+    assert icu.ICU_VERSION == ICU_VERSION, "another version of ICU has other words"
 
     assert cldr.render(cldr.all_rows()) == DATA.read_text(encoding="utf-8")
