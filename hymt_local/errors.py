@@ -8,7 +8,7 @@ use. The core raises; only the edges (CLI, TUI, server) render.
     ├── ModelError              3  ModelNotFoundError · ModelFileError · UnsupportedModelError · NotCoveredError
     │                              · DownloadError · ModelTooLargeError · LicenceError
     ├── EngineError             4  EngineUnavailableError · EngineLoadError · EngineMemoryError · EngineStoppedError
-    │                              · DecodeError · ContextOverflowError · SegmentRejectedError
+    │                              · DecodeError · ContextOverflowError · SegmentRejectedError (1)
     ├── DocumentError           5
     ├── StoreError              6
     ├── ServerError             7  AccessError · ForbiddenError · MisdirectedError · RequestTooLargeError · BusyError

@@ -31,7 +31,7 @@ class LocalService:
     """Runs jobs in this process, on one asyncio loop in a thread of its own. Safe to use from any thread.
 
     Args:
-        open_model: See ModelOpener. Each model is opened once and kept.
+        open_model: See ModelOpener. Each model is opened once and kept until `unload` or `close`.
         cache_path: The database of the phrase cache; None for no cache. It is opened when first needed.
     """
 

@@ -14,7 +14,7 @@ HOME_VARIABLE = "HYMT_HOME"
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """The four folders of DESIGN section 6 and the files in them."""
+    """The four folders of one user and the files in them."""
 
     config_dir: Path
     data_dir: Path

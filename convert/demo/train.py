@@ -1,6 +1,7 @@
 """Trains the demo model: `python -m hymt_convert.demo.train --out DIR`.
 
-The schedule is counted in steps, so the same seed and thread count give the same weights however busy the machine is.
+The schedule is counted in steps: however busy the machine is, the same seed draws the same examples in the same order,
+and the weights agree up to the rounding of sums.
 """
 
 from __future__ import annotations

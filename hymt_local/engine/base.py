@@ -112,7 +112,10 @@ Outcome = tuple[int, GenerationEvent | Exception]
 
 
 class Backend(Protocol):
-    """Weights and a decode loop over many sequences. All methods but `interrupt` run on the one engine thread."""
+    """Weights and a decode loop over many sequences.
+
+    All methods run on the one engine thread, but for `interrupt`, and `tokenize` where `tokenizes_anywhere`.
+    """
 
     @property
     def info(self) -> ModelInfo:

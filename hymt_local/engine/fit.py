@@ -1,7 +1,7 @@
 """Fit before load: what a model needs on a machine, and how to load it there. Facts in, a plan out.
 
-The sizes are those of llama.cpp 0.5.0-dev with our context: flash attention, one row of logits per slot, weights
-mapped. Nothing is measured here.
+The sizes are those of llama.cpp 0.5.0-dev with our context: flash attention, rows of logits for all
+slots and one long draft, weights mapped. Nothing is measured here.
 """
 
 from __future__ import annotations

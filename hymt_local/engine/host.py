@@ -35,7 +35,7 @@ from hymt_local.events import Priority, TokenUsage
 TRIAL_TOKENS = 8
 """A generation that comes so far beyond the place of a crash, alone, was not its reason."""
 MOST_CRASHES = 3
-"""Of the process with one generation in it."""
+"""Of the process that one generation may have been in; already the second is its fault if it was alone then."""
 MOST_LOADS = 3
 """Until a process that crashes while it loads is given up; the next use tries again."""
 

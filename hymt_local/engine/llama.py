@@ -1,4 +1,4 @@
-"""llama.cpp as a backend: the only module that imports llama_cpp, on its ctypes layer, with a token loop of its own.
+"""llama.cpp as a backend: the only module here that imports llama_cpp, on its ctypes layer, with its own token loop.
 
 Nearly every misuse of the C API kills the process instead of returning an error, so each call's preconditions are
 checked here first: open handles, ids in range, batches within bounds, one thread, a file that has not shrunk.

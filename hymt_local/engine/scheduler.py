@@ -1,6 +1,7 @@
 """The asynchronous face of a backend: one engine thread, a priority queue, cancellation, and typed errors.
 
-The engine thread alone touches the backend. Everything else speaks to it through `_Worker`'s queues; what it has to say
+The engine thread alone touches the backend, but to interrupt a step or, where the backend can, to tokenize beside one.
+Everything else speaks to it through `_Worker`'s queues; what it has to say
 goes back to the loop of whoever asked, so consumers on several loops may share one engine. Nothing here polls.
 """
 

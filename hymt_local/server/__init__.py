@@ -1,1 +1,1 @@
-"""The resident process: HTTP on loopback for the terminal UI, the shell, a web page and existing clients."""
+"""The resident process: HTTP, on loopback by default, for terminal UI, shell, web page and existing clients."""

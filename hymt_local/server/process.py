@@ -1,4 +1,4 @@
-"""The server as a process: one per user, found by its file, stopped by a signal. Owns lock, `server.json` and token."""
+"""The server as a process: one per user, found by its file, ended by signal or request. Owns lock, file and token."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every shim around Textual 8.2 and Rich 15, each to be dropped when upstream does the same.
+"""Shims around the widgets of Textual 8.2 and Rich 15, each to be dropped when upstream does the same.
 
 - cell widths as this terminal measures them, instead of one table for all;
 - a text area that keeps joiners and wide spaces typed key by key, and whose rows cannot disturb their neighbours.
