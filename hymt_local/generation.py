@@ -44,14 +44,13 @@ from hymt_local.protect import (
     MaskFamily,
     MaskFault,
     MaskStream,
-    SourceText,
     can_keep,
     protect,
     restore,
-    split_at_tokens,
 )
 from hymt_local.segment import Finding, ProtectedSpan, Segment, Severity, TokenKind
 from hymt_local.segmenter import Level, join_segments, outer_split, parts_at, split_sentences
+from hymt_local.source_text import SourceText, split_at_tokens
 
 Emit = Callable[[Event], None]
 T = TypeVar("T")
