@@ -13,7 +13,6 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hymt_local.generation import _uncut
 from hymt_local.protect import (
     MaskFamily,
     MaskFault,
@@ -25,6 +24,7 @@ from hymt_local.protect import (
     restore,
 )
 from hymt_local.segment import ProtectedSpan, Span, TokenGroup, TokenKind, UnitText
+from hymt_local.source_parts import uncut
 from hymt_local.source_text import SourceText, split_at_tokens, tokens_of
 
 GROUPS = frozenset({TokenGroup.TEXT})
@@ -270,4 +270,4 @@ def test_parts_are_joined_where_a_token_was_cut_and_nowhere_else(
         else:
             expected.append(part)
         position += len(part)
-    assert [text for text, _ in _uncut([(part, 1) for part in parts], tokens)] == expected
+    assert [text for text, _ in uncut([(part, 1) for part in parts], tokens)] == expected
