@@ -56,17 +56,21 @@ class Application:
         mode = self.settings.resident
         if mode == "off" or any(self.resolved.origins[name] in _OWN_LAYERS for name in _ENGINE_SETTINGS):
             return self.open_local_service()
-        from hymt_local.client import ResidentService, start_server, usable_server
+        from hymt_local.server_file import usable_server
 
-        if mode == "on" or starts_resident:
+        may_start = mode == "on" or starts_resident
+        if not may_start and usable_server(self.paths) is None:
+            return self.open_local_service()
+        from hymt_local.background_server import start_server
+        from hymt_local.client import ResidentService
+
+        if may_start:
             starting = ResidentService(
                 lambda: usable_server(self.paths) or start_server(self.paths, os.environ),
                 fall_back=self.open_local_service,
             )
             starting.prepare()
             return starting
-        if usable_server(self.paths) is None:
-            return self.open_local_service()
         return ResidentService(lambda: usable_server(self.paths), fall_back=self.open_local_service)
 
     def open_local_service(self) -> LocalService:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -44,14 +43,13 @@ from hymt_local.protect import (
     MaskFamily,
     MaskFault,
     MaskStream,
-    SourceText,
-    can_keep,
     protect,
     restore,
-    split_at_tokens,
 )
-from hymt_local.segment import Finding, ProtectedSpan, Segment, Severity, TokenKind
-from hymt_local.segmenter import Level, join_segments, outer_split, parts_at, split_sentences
+from hymt_local.segment import Finding, Segment, Severity
+from hymt_local.segmenter import Level, join_segments, outer_split, parts_at
+from hymt_local.source_parts import is_token, mask_families, packed_to, piece_of, split_parts, uncut
+from hymt_local.source_text import SourceText
 
 Emit = Callable[[Event], None]
 T = TypeVar("T")
@@ -75,9 +73,6 @@ _LOOP_CHECK_TOKENS = 16
 _LOOP_PENALTY = 0.1
 _RETRY_TEMPERATURE = 0.7
 _FULL_STOPS = frozenset(".。।။።۔")
-_MARKS_AROUND = re.compile(
-    r"([\s,;:)\]}»”’\"'–—/|·•*_=+>，、；：）」』】-]*)(.*?)([\s,;:(\[{«“‘\"'–—/|·•*_=+<，、；：（「『【-]*)", re.DOTALL
-)
 _ENVELOPE = re.compile(r"\s*<target>(.*?)</target>\s*", re.DOTALL)
 _RETRIED_HINT = "the source text was kept; translate this part again, alone or with another model"
 _COVERAGE_HINT = "`hymt models pull` fetches a real model that suits this machine; `hymt models list` shows all"
@@ -347,7 +342,7 @@ class SegmentGenerator:
             index: The segment.
             is_only: Each part gets all the attempts that a segment gets; else, one.
         """
-        pieces = [_piece(number, part) for number, part in enumerate(parts)]
+        pieces = [piece_of(number, part) for number, part in enumerate(parts)]
         wanted = [(piece, part) for piece, part in zip(pieces, parts, strict=True) if piece.translatable]
         inner = [part.part(len(piece.lead), len(piece.lead) + len(piece.source)) for piece, part in wanted]
         forms = [(part, self._piece_form(part)) for part in inner]
@@ -391,9 +386,9 @@ class SegmentGenerator:
     def _join(self, parts: Sequence[SourceText], pieces: Sequence[Segment], answers: Sequence[Answer]) -> str:
         """Join texts as the target language asks, and tokens to them as the source does."""
         joined: list[str] = []
-        for is_token, run in groupby(zip(parts, pieces, answers, strict=True), key=lambda each: _is_token(each[0])):
+        for each_is_token, run in groupby(zip(parts, pieces, answers, strict=True), key=lambda each: is_token(each[0])):
             _, segments, targets = zip(*run, strict=True)
-            if is_token:
+            if each_is_token:
                 joined += [segment.restored(answer.target) for segment, answer in zip(segments, targets, strict=True)]
             else:
                 joined.append(self._join_texts(segments, [answer.target for answer in targets]))
@@ -405,7 +400,7 @@ class SegmentGenerator:
 
     async def _fitting_pieces(self, source: SourceText) -> list[str]:
         counted = await self._split(source.text, Level.SENTENCE)
-        return _pack(_uncut(counted, source.tokens), budget=self._budget)
+        return packed_to(uncut(counted, source.tokens), budget=self._budget)
 
     async def _split(self, text: str, level: Level) -> list[tuple[str, int]]:
         """Return parts of `text` with their token counts, each within the budget unless it cannot be cut further."""
@@ -471,7 +466,7 @@ class SegmentGenerator:
     def _sentences(self, source: SourceText) -> list[SourceText]:
         """Cut a text at the ends of its sentences, never inside a token."""
         texts = parts_at(source.text, Level.SENTENCE, lang=self._direction.source_lang)
-        whole = [text for text, _ in _uncut([(text, 0) for text in texts], source.tokens)]
+        whole = [text for text, _ in uncut([(text, 0) for text in texts], source.tokens)]
         ends = accumulate(map(len, whole))
         return [replace(source.part(end - len(text), end), context=()) for text, end in zip(whole, ends, strict=True)]
 
@@ -611,65 +606,6 @@ class SegmentGenerator:
         return None
 
 
-def mask_families(spec: ModelSpec, source: SourceText) -> tuple[MaskFamily, ...]:
-    """Return how a text may be masked for a model, the first choice first and SPLIT last.
-
-    A demo model knows whole phrases and no masks. What is in the text for the reader (an address, a file name) is left
-    to the model first, because it needs it to understand the sentence; markup is not.
-    """
-    if spec.kind == "demo":
-        has_parts = bool(source.tokens) or len(split_sentences(source.text, "und")) > 1
-        return (MaskFamily.SPLIT,) if has_parts else (MaskFamily.KEEP,)
-    if not source.tokens:
-        return (MaskFamily.KEEP,)
-    if spec.kind == "test":
-        return (MaskFamily.XML, MaskFamily.SPLIT)
-    first = MaskFamily.TAGS if has_task(spec, Formatted.name) else MaskFamily.XML
-    has_pairs = any(token.kind is not TokenKind.ATOMIC for token in source.tokens)
-    if not can_keep(source):
-        return (first, MaskFamily.SPLIT)
-    order = (first, MaskFamily.KEEP) if has_pairs else (MaskFamily.KEEP, first)
-    return (*order, MaskFamily.SPLIT)
-
-
-def split_parts(spec: ModelSpec, source: SourceText, *, source_lang: str) -> list[SourceText]:
-    """Return a text cut at its tokens, and into sentences for a model that takes only those."""
-    texts: list[str] = []
-    for piece in split_at_tokens(source.text, source.tokens):
-        if piece.is_token:
-            texts.append(piece.text)
-            continue
-        for text in _apart_from_marks(piece.text) if source.tokens else [piece.text]:
-            sentences = split_sentences(text, source_lang) if spec.unit == "sentence" else ()
-            texts += [sentence.restored(sentence.source) for sentence in sentences] or [text]
-    ends = accumulate(map(len, texts))
-    return [replace(source.part(end - len(text), end), context=()) for text, end in zip(texts, ends, strict=True)]
-
-
-def asked_of_model(spec: ModelSpec, source: SourceText, *, source_lang: str) -> list[str]:
-    """Return what a model is asked to translate of a text in the first attempt, part by part."""
-    if MaskFamily.SPLIT is not mask_families(spec, source)[0]:
-        return [source.text]
-    parts = [_piece(0, part) for part in split_parts(spec, source, source_lang=source_lang)]
-    return [piece.source for piece in parts if piece.translatable]
-
-
-def _apart_from_marks(text: str) -> list[str]:
-    """Cut off the punctuation that joins a text to the tokens beside it; the words between it are a phrase."""
-    match = _MARKS_AROUND.fullmatch(text)
-    return [part for part in match.groups() if part] if match else [text]
-
-
-def _piece(index: int, part: SourceText) -> Segment:
-    piece = outer_split(index, part.text)
-    has_words = any(map(str.isalpha, part.words))
-    return piece if has_words else replace(piece, translatable=False)
-
-
-def _is_token(part: SourceText) -> bool:
-    return len(part.tokens) == 1 and len(part.tokens[0].span.of(part.text)) == len(part.text)
-
-
 def _without_added_stop(piece: Segment, target: str) -> str:
     """Drop the full stop that a model adds to a part of a sentence that has none."""
     if piece.source[-1:].isalnum() and target[-1:] in _FULL_STOPS and target[-2:-1].isalnum():
@@ -720,22 +656,6 @@ def _common_beginning(prompts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         (n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last))
     )
     return first[:n_common]
-
-
-def _uncut(counted: Sequence[tuple[str, int]], tokens: Sequence[ProtectedSpan]) -> list[tuple[str, int]]:
-    """Join parts that were cut inside a token."""
-    whole: list[tuple[str, int]] = []
-    by_start = deque(sorted((token.span for token in tokens), key=lambda span: span.start))
-    position = end_of_tokens = 0
-    for text, count in counted:
-        while by_start and by_start[0].start < position:
-            end_of_tokens = max(end_of_tokens, by_start.popleft().end)
-        if whole and position < end_of_tokens:
-            whole[-1] = (whole[-1][0] + text, whole[-1][1] + count)
-        else:
-            whole.append((text, count))
-        position += len(text)
-    return whole
 
 
 @dataclass(slots=True)
@@ -792,20 +712,6 @@ class _Record:
 
 def _rejected(message: str) -> SegmentRejectedError:
     return SegmentRejectedError(message, hint=_RETRIED_HINT)
-
-
-def _pack(counted: Sequence[tuple[str, int]], *, budget: int) -> list[str]:
-    """Join neighbours as long as their tokens stay within the budget."""
-    packed: list[str] = []
-    room = 0
-    for text, count in counted:
-        if packed and count <= room:
-            packed[-1] += text
-            room -= count
-        else:
-            packed.append(text)
-            room = budget - count
-    return packed
 
 
 @asynccontextmanager

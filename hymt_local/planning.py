@@ -14,11 +14,11 @@ from hymt_local.events import Pivot, SamplingParams, TranslationRequest
 from hymt_local.language import can_pivot, gains_from_pivot, get_language, match_language
 from hymt_local.literals import without_literals
 from hymt_local.prompts import Context, has_task, template_signature
-from hymt_local.protect import SourceText, tokens_of
 from hymt_local.scripts import script_of
 from hymt_local.segment import Segment, UnitText
 from hymt_local.segmenter import split_lines, split_sentences
 from hymt_local.signature import Signature, shaped_digest
+from hymt_local.source_text import SourceText, tokens_of
 
 UNDETERMINED = "und"
 """The source language of a text without a word in it (BCP 47)."""

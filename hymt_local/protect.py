@@ -12,16 +12,15 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
-from hymt_local.literals import Literal, find_literals
+from hymt_local.literals import find_literals
 from hymt_local.scripts import is_spaced, script_of, whole_word
-from hymt_local.segment import ProtectedSpan, Span, TokenGroup, TokenKind, UnitText
+from hymt_local.segment import ProtectedSpan, Span, TokenGroup, TokenKind
+from hymt_local.source_text import PLAIN_GROUPS, SourceText, is_protected, split_at_tokens
 
-_UNMASKED_KINDS = frozenset({"entity"})
-"""Found by the grammar but left to the model: an ampersand may well become the word `and`."""
-_PLAIN_GROUPS = frozenset({TokenGroup.TEXT})
 _LONGEST_MASK = 60
+_OPENINGS = "<＜〈"
 _FIRST_STRONG_ISOLATE, _POP_ISOLATE = "\u2068", "\u2069"
 _ISOLATES = frozenset("\u2066\u2067\u2068\u2069")
 _WORDLIKE = re.compile(r"[^\W\d_]{2}|[\u2e80-\u9fff]")
@@ -40,40 +39,6 @@ class MaskFamily(StrEnum):
     """`<x id="1"/>`."""
     SPLIT = "split"
     """Not at all: the texts between them are translated one by one."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceText:
-    """A text to translate with its protected spans settled; two equal ones have the same translation."""
-
-    text: str
-    tokens: tuple[ProtectedSpan, ...] = ()
-    """In order, without overlap."""
-    groups: frozenset[TokenGroup] = _PLAIN_GROUPS
-    context: tuple[str, ...] = ()
-
-    @property
-    def words(self) -> str:
-        """The text with a space in place of each token."""
-        return without_tokens(self.text, self.tokens)
-
-    @property
-    def is_plain(self) -> bool:
-        """True when nothing but the text itself shapes its translation."""
-        return not self.tokens and not self.context and self.groups == _PLAIN_GROUPS
-
-    def part(self, start: int, end: int) -> SourceText:
-        """Return the text of a range that cuts no token; a pair that is cut becomes two atomic tokens."""
-        inside = [token for token in self.tokens if start <= token.span.start and token.span.end <= end]
-        ends = Counter(token.pair for token in inside if token.kind is not TokenKind.ATOMIC)
-        moved = [
-            replace(
-                token if ends[token.pair] == 2 else ProtectedSpan(token.span),
-                span=Span(token.span.start - start, token.span.end - start),
-            )
-            for token in inside
-        ]
-        return replace(self, text=self.text[start:end], tokens=tuple(moved))
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,26 +69,29 @@ class Masked:
     family: MaskFamily
     name: str = ""
     """What the masks are called; it does not occur in the source."""
-    groups: frozenset[TokenGroup] = _PLAIN_GROUPS
+    groups: frozenset[TokenGroup] = PLAIN_GROUPS
     between: tuple[str, ...] = ()
     """The source's texts before, between and after the tokens."""
 
-    def mask(self, index: int) -> str:
-        """Return how one token looks to the model."""
-        token = self.tokens[index]
+    def numbers(self) -> list[int]:
+        """Return the number on the mask of each token: its place; for one that closes a pair, that of its partner."""
         if self.family is MaskFamily.XML:
-            return f'<{self.name} id="{index + 1}"/>'
-        if self.family is MaskFamily.KEEP:
-            return token.text
-        number = index + 1 if token.kind is TokenKind.ATOMIC else self._opening(index) + 1
+            return [*range(1, len(self.tokens) + 1)]
+        opened = {token.pair: place for place, token in enumerate(self.tokens, 1) if token.kind is TokenKind.OPEN}
+        return [
+            opened[token.pair] if token.kind is TokenKind.CLOSE else place for place, token in enumerate(self.tokens, 1)
+        ]
+
+    def masks(self) -> list[str]:
+        """Return how each token looks to the model."""
+        return [self._mask(token, number) for token, number in zip(self.tokens, self.numbers(), strict=True)]
+
+    def _mask(self, token: Token, number: int) -> str:
+        if self.family is MaskFamily.XML:
+            return f'<{self.name} id="{number}"/>'
         if token.kind is TokenKind.ATOMIC:
             return f"<{self.name}{number}/>"
         return f"<{'/' if token.kind is TokenKind.CLOSE else ''}{self.name}{number}>"
-
-    def _opening(self, index: int) -> int:
-        """Return the place of the token that opens the pair of this one."""
-        wanted = (TokenKind.OPEN, self.tokens[index].pair)
-        return next(place for place, token in enumerate(self.tokens) if (token.kind, token.pair) == wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,20 +109,6 @@ class MaskFault:
 
     message: str
     """One line."""
-
-
-def tokens_of(unit: UnitText, *, words: Sequence[str] = ()) -> tuple[ProtectedSpan, ...]:
-    """Return all protected spans of a unit: the given ones, those of its token groups, and the user's words.
-
-    Args:
-        unit: Its own spans win where others overlap them.
-        words: Names and terms that stay as they are, longest first; matched exactly, as whole words.
-    """
-    found = _paired(_literals_between(unit.text, unit.protected, unit.groups))
-    spans = [*found, *_found_words(unit.text, words)] if words else found
-    if not unit.protected:
-        return tuple(_without_overlaps(spans)) if words else tuple(spans)
-    return tuple(_without_overlaps([*unit.protected, *spans], first=len(unit.protected)))
 
 
 def protect(source: SourceText, *, family: MaskFamily) -> Masked:
@@ -175,8 +129,8 @@ def protect(source: SourceText, *, family: MaskFamily) -> Masked:
     if family is MaskFamily.KEEP or not parts:
         return masked
     masked = replace(masked, name=_free_name(core, family))
-    masks = [*map(masked.mask, range(len(parts))), ""]
-    return replace(masked, text="".join(part for pair in zip(between, masks, strict=True) for part in pair))
+    pairs = zip(between, [*masked.masks(), ""], strict=True)
+    return replace(masked, text="".join(part for pair in pairs for part in pair))
 
 
 def can_keep(source: SourceText) -> bool:
@@ -227,7 +181,7 @@ class MaskStream:
         if not self._masked.name:
             return text
         self._held += text
-        cut = max(self._held.rfind(opening) for opening in "<＜〈")
+        cut = max(map(self._held.rfind, _OPENINGS))
         is_open = cut >= 0 and not any(closing in self._held[cut:] for closing in ">＞〉")
         if not is_open or len(self._held) - cut > _LONGEST_MASK:
             cut = len(self._held)
@@ -240,7 +194,7 @@ class MaskStream:
         return self._restored(shown)
 
     def _restored(self, text: str) -> str:
-        if not self._masked.name:
+        if not any(opening in text for opening in _OPENINGS):
             return text
         texts, order = _located(self._masked, text)
         tokens = [self._masked.tokens[index].text for index in order]
@@ -279,125 +233,22 @@ def isolated(source: SourceText, target: str) -> str:
     return "".join(f"{marks[piece.is_token][0]}{piece.text}{marks[piece.is_token][1]}" for piece in pieces)
 
 
-@dataclass(frozen=True, slots=True)
-class Piece:
-    """A part of a text that was split at its tokens."""
-
-    text: str
-    is_token: bool
-
-
-def split_at_tokens(text: str, tokens: Sequence[ProtectedSpan]) -> list[Piece]:
-    """Cut a text into its tokens and what stands between them; joined they are the text. No piece is empty."""
-    pieces: list[Piece] = []
-    position = 0
-    for token in tokens:
-        pieces += (Piece(text[position : token.span.start], False), Piece(token.span.of(text), True))
-        position = token.span.end
-    return [piece for piece in [*pieces, Piece(text[position:], False)] if piece.text]
-
-
-def without_tokens(text: str, tokens: Sequence[ProtectedSpan]) -> str:
-    """Return a text with a space in place of each token."""
-    if not tokens:
-        return text
-    return " ".join(piece.text for piece in split_at_tokens(text, tokens) if not piece.is_token)
-
-
-# Finding
-
-
-def _literals_between(text: str, given: Sequence[ProtectedSpan], groups: frozenset[TokenGroup]) -> list[Literal]:
-    """Find what the grammar knows in each text between the given spans, as if it stood alone."""
-    found: list[Literal] = []
-    position = 0
-    for end, after in [*((token.span.start, token.span.end) for token in given), (len(text), len(text))]:
-        part = text[position:end] if position or end < len(text) else text
-        for literal in find_literals(part, groups) if part else ():
-            if _is_protected(literal):
-                span = Span(literal.span.start + position, literal.span.end + position)
-                found.append(Literal(literal.kind, literal.text, span))
-        position = after
-    return found
-
-
-def _is_protected(literal: Literal) -> bool:
-    return literal.kind not in _UNMASKED_KINDS
-
-
-def _paired(literals: Sequence[Literal]) -> list[ProtectedSpan]:
-    """Return literals as spans; a tag and the tag that closes it are a pair, a tag without partner is atomic."""
-    partners: dict[int, tuple[TokenKind, int]] = {}
-    opened: list[tuple[str, int]] = []
-    for index, literal in enumerate(literals):
-        if literal.kind != "tag" or literal.text.endswith("/>"):
-            continue
-        name = tag_name(literal.text)
-        if not name.startswith("/"):
-            opened.append((name, index))
-        elif opened and opened[-1][0] == name[1:]:
-            _, start = opened.pop()
-            partners[start] = (TokenKind.OPEN, start + 1)
-            partners[index] = (TokenKind.CLOSE, start + 1)
-        elif any(each == name[1:] for each, _ in opened):  # tags inside that are never closed, such as <br>
-            while opened[-1][0] != name[1:]:
-                opened.pop()
-            _, start = opened.pop()
-            partners[start] = (TokenKind.OPEN, start + 1)
-            partners[index] = (TokenKind.CLOSE, start + 1)
-    return [
-        ProtectedSpan(literal.span, *partners.get(index, (TokenKind.ATOMIC, 0)))
-        for index, literal in enumerate(literals)
-    ]
-
-
-def tag_name(tag: str) -> str:
-    """Return `b` for `<b class='x'>` and `/b` for `</b>`."""
-    return re.split(r"[\s.>]", tag[1:], maxsplit=1)[0]
-
-
-def _found_words(text: str, words: Sequence[str]) -> list[ProtectedSpan]:
-    wanted = sorted({word for word in words if word and word in text}, key=len, reverse=True)
-    pattern = "|".join(_as_whole_word(word) for word in wanted)
-    return [ProtectedSpan(Span(*match.span())) for match in re.finditer(pattern, text)] if pattern else []
-
-
-def _as_whole_word(word: str) -> str:
-    return whole_word(re.escape(word), first=word[0], last=word[-1])
-
-
-def _without_overlaps(spans: Sequence[ProtectedSpan], *, first: int = 0) -> list[ProtectedSpan]:
-    """Keep the first `first` spans, and of the others those that overlap none kept; a half pair becomes atomic."""
-    kept = list(spans[:first])
-    given = sorted((each.span.start, each.span.end) for each in kept)
-    starts, reach = [start for start, _ in given], list(accumulate((end for _, end in given), max))
-    end = 0
-    for span in sorted(spans[first:], key=lambda each: (each.span.start, -each.span.end)):
-        n_before = bisect_left(starts, span.span.end)
-        if span.span.start >= end and (n_before == 0 or reach[n_before - 1] <= span.span.start):
-            kept.append(replace(span, pair=-span.pair) if span.pair else span)
-            end = span.span.end
-    ends = Counter(span.pair for span in kept if span.kind is not TokenKind.ATOMIC)
-    whole = [span if ends[span.pair] == 2 else ProtectedSpan(span.span) for span in kept]
-    return sorted(whole, key=lambda each: each.span.start)
-
-
 # Masking
 
 
 def _unwrapped(text: str, tokens: Sequence[ProtectedSpan]) -> tuple[int, int, Sequence[ProtectedSpan]]:
     """Return the range inside outer whitespace and enclosing pairs, and the tokens in it."""
-    start, end, inner = 0, len(text), list(tokens)
+    start, end, first, last = 0, len(text), 0, len(tokens) - 1
     while True:
-        start, end = _stripped(text, start, end, inner)
-        if len(inner) < 2 or not _encloses(inner, start, end):
+        start, end = _stripped(text, start, end, tokens)
+        if first >= last or not _encloses(tokens[first], tokens[last], start, end):
+            inner = tokens[first : last + 1]
             return start, end, [span for span in inner if start <= span.span.start and span.span.end <= end]
-        start, end = inner[0].span.end, inner[-1].span.start
-        inner = inner[1:-1]
+        start, end = tokens[first].span.end, tokens[last].span.start
+        first, last = first + 1, last - 1
 
 
-def _encloses(tokens: Sequence[ProtectedSpan], start: int, end: int) -> bool:
-    first, last = tokens[0], tokens[-1]
+def _encloses(first: ProtectedSpan, last: ProtectedSpan, start: int, end: int) -> bool:
     is_pair = first.kind is TokenKind.OPEN and last.kind is TokenKind.CLOSE and first.pair == last.pair
     return is_pair and first.span.start == start and last.span.end == end
 
@@ -408,12 +259,14 @@ def _stripped(text: str, start: int, end: int, tokens: Sequence[ProtectedSpan]) 
         start += 1
     while end > start and text[end - 1].isspace():
         end -= 1
-    for token in tokens:
-        if token.span.start < start < token.span.end:
-            start = token.span.start
-        if token.span.start < end < token.span.end:
-            end = token.span.end
-    return start, end
+    at_start, at_end = _around(tokens, start), _around(tokens, end)
+    return at_start.start if at_start else start, at_end.end if at_end else end
+
+
+def _around(tokens: Sequence[ProtectedSpan], position: int) -> Span | None:
+    """Return the token that a position is inside of."""
+    place = bisect_left(tokens, position, key=lambda token: token.span.start) - 1
+    return tokens[place].span if place >= 0 and position < tokens[place].span.end else None
 
 
 def _merged(tokens: Sequence[ProtectedSpan]) -> list[ProtectedSpan]:
@@ -429,17 +282,19 @@ def _merged(tokens: Sequence[ProtectedSpan]) -> list[ProtectedSpan]:
 
 
 def _token(text: str, span: ProtectedSpan, start: int, end: int) -> Token:
-    before = text[start : span.span.start]
-    after = text[span.span.end : end]
-    left, right = before.rstrip(), after.lstrip()
+    left, right = span.span.start, span.span.end
+    while left > start and text[left - 1].isspace():
+        left -= 1
+    while right < end and text[right].isspace():
+        right += 1
     return Token(
         span.span.of(text),
         span.kind,
         span.pair,
-        before=before[len(left) :],
-        after=after[: len(after) - len(right)],
-        left=left[-1:],
-        right=right[:1],
+        before=text[left : span.span.start],
+        after=text[span.span.end : right],
+        left=text[max(start, left - 1) : left],
+        right=text[right : min(end, right + 1)],
     )
 
 
@@ -496,14 +351,8 @@ def _masks(masked: Masked, answer: str) -> Iterator[tuple[int, Span]]:
 
 def _places(masked: Masked) -> dict[tuple[int, bool], int]:
     """Return the token of each number on a mask, and whether it closes."""
-    places: dict[tuple[int, bool], int] = {}
-    for index, token in enumerate(masked.tokens):
-        if masked.family is MaskFamily.XML or token.kind is not TokenKind.CLOSE:
-            places[index + 1, False] = index
-        else:
-            opening = next(i for i, t in enumerate(masked.tokens) if t.kind is TokenKind.OPEN and t.pair == token.pair)
-            places[opening + 1, True] = index
-    return places
+    closes = (masked.family is not MaskFamily.XML and token.kind is TokenKind.CLOSE for token in masked.tokens)
+    return {key: index for index, key in enumerate(zip(masked.numbers(), closes, strict=True))}
 
 
 def _any_width(name: str) -> str:
@@ -652,7 +501,7 @@ def _invented(masked: Masked, texts: Sequence[str]) -> MaskFault | None:
 
 def _unprotected(texts: Sequence[str], groups: frozenset[TokenGroup]) -> Counter[str]:
     return Counter(
-        literal.text for text in texts for literal in find_literals(text, groups) if text and _is_protected(literal)
+        literal.text for text in texts for literal in find_literals(text, groups) if text and is_protected(literal)
     )
 
 

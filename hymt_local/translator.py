@@ -38,14 +38,15 @@ from hymt_local.generation import (
     Emit,
     Prepared,
     SegmentGenerator,
-    asked_of_model,
     not_covered,
 )
 from hymt_local.memory.phrase_cache import CachedPhrase
 from hymt_local.planning import UNDETERMINED, OpenModel, Plan, Planner
-from hymt_local.protect import SourceText, carried_over, isolated
+from hymt_local.protect import carried_over, isolated
 from hymt_local.segment import Segment
 from hymt_local.segmenter import join_segments
+from hymt_local.source_parts import asked_of_model
+from hymt_local.source_text import SourceText
 
 __all__ = ["SEGMENTS_IN_FLIGHT", "UNDETERMINED", "OpenModel", "PhraseStore", "Translator"]
 

@@ -7,10 +7,11 @@ import os
 import click
 
 from hymt_local.cli import output
-from hymt_local.client import ask, find_server
 from hymt_local.client_keys import ClientFile, StoredClient, new_client
 from hymt_local.errors import ServerError
 from hymt_local.paths import Paths
+from hymt_local.server_call import ask
+from hymt_local.server_file import find_server
 
 SHARED_CHARACTERS = 4096
 """Of one request: about 1,024 tokens of a Latin script."""

@@ -8,9 +8,11 @@ from typing import Any
 
 import click
 
+from hymt_local.background_server import stop_server
 from hymt_local.cli import output
-from hymt_local.client import ServerFile, ask, find_server, stop_server
 from hymt_local.paths import Paths
+from hymt_local.server_call import ask
+from hymt_local.server_file import ServerFile, find_server
 
 NOT_RUNNING = 1
 

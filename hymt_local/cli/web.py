@@ -8,9 +8,11 @@ from collections.abc import Mapping
 
 import click
 
+from hymt_local.background_server import start_server
 from hymt_local.cli import output
-from hymt_local.client import ask, find_server, start_server
 from hymt_local.paths import Paths
+from hymt_local.server_call import ask
+from hymt_local.server_file import find_server
 
 
 @click.command(name="web")

@@ -9,11 +9,11 @@ import click
 import msgspec
 
 from hymt_local.application import Application, open_application
-from hymt_local.client import ServerFile
 from hymt_local.errors import UsageError
 from hymt_local.server.process import AlreadyRunningError, ServeOptions, run_server
 from hymt_local.server.running import RunningServer, Tls
 from hymt_local.server.units import UnitKind, install, kind_of_system, start_hint, unit_files
+from hymt_local.server_file import ServerFile
 
 BACKGROUND_IDLE_S = 1800.0
 """A server that was started by the way does not stay for ever."""

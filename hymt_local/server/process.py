@@ -16,13 +16,13 @@ from pathlib import Path
 
 from hymt_local import __version__
 from hymt_local.application import Application
-from hymt_local.client import PROTOCOL, ServerFile, find_server, read_own, write_server_file
 from hymt_local.client_keys import TOKEN_BYTES
 from hymt_local.errors import HymtError, ServerError, UsageError
 from hymt_local.jobs import LocalService
 from hymt_local.process_lock import ProcessLock
 from hymt_local.server.context import LOOPBACK_NAMES, Access
 from hymt_local.server.running import LOOPBACK, RunningServer, Tls, bind, bind_first, serve
+from hymt_local.server_file import PROTOCOL, ServerFile, find_server, read_own, write_server_file
 
 ANY_ADDRESS = frozenset({"0.0.0.0", "::", ""})
 CLOSE_S = 0.8

@@ -24,8 +24,9 @@ from typing import Any
 
 import psutil
 
-from hymt_local.client import ServerFile, ask, find_server
 from hymt_local.paths import Paths
+from hymt_local.server_call import ask
+from hymt_local.server_file import ServerFile, find_server
 from tests.bench.bench_resident import running_server
 
 PHRASES = Path(__file__).parents[2] / "convert" / "demo" / "data" / "phrases.tsv"

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from hymt_local.application import open_application
-from hymt_local.client import write_server_file
 from hymt_local.engine.scripted import reply
 from hymt_local.paths import Paths
 from hymt_local.process_lock import ProcessLock
+from hymt_local.server_file import write_server_file
 from tests.cli.conftest import RunHymt
 from tests.cli.test_imports import loaded_by
 from tests.server.serving import TOKEN, Served, server_file, serving

@@ -13,21 +13,19 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from hymt_local.generation import _uncut
 from hymt_local.protect import (
     MaskFamily,
     MaskFault,
     MaskStream,
     Restored,
-    SourceText,
     can_keep,
     carried_over,
     protect,
     restore,
-    split_at_tokens,
-    tokens_of,
 )
 from hymt_local.segment import ProtectedSpan, Span, TokenGroup, TokenKind, UnitText
+from hymt_local.source_parts import uncut
+from hymt_local.source_text import SourceText, split_at_tokens, tokens_of
 
 GROUPS = frozenset({TokenGroup.TEXT})
 MASKING = [MaskFamily.XML, MaskFamily.TAGS, MaskFamily.KEEP]
@@ -114,9 +112,11 @@ def test_p_3_an_answer_that_keeps_every_mask_restores_the_source(source: SourceT
 @given(sources(), st.sampled_from([MaskFamily.XML, MaskFamily.TAGS]))
 def test_p_3_masks_do_not_occur_in_the_source(source: SourceText, family: MaskFamily) -> None:
     masked = protect(source, family=family)
-    for index in range(len(masked.tokens)):
-        assert masked.mask(index) not in source.text
-        assert masked.text.count(masked.mask(index)) == 1
+    masks = masked.masks()
+    assert len(masks) == len(masked.tokens)
+    for mask in masks:
+        assert mask not in source.text
+        assert masked.text.count(mask) == 1
 
 
 def bend(text: str, name: str, how: Callable[[str], str]) -> str:
@@ -270,4 +270,4 @@ def test_parts_are_joined_where_a_token_was_cut_and_nowhere_else(
         else:
             expected.append(part)
         position += len(part)
-    assert [text for text, _ in _uncut([(part, 1) for part in parts], tokens)] == expected
+    assert [text for text, _ in uncut([(part, 1) for part in parts], tokens)] == expected

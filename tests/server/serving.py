@@ -18,13 +18,13 @@ from typing import Any
 
 from hymt_local import __version__
 from hymt_local.application import open_application
-from hymt_local.client import PROTOCOL, ServerFile
 from hymt_local.errors import BusyError
 from hymt_local.jobs import LocalService
 from hymt_local.server.clients import Client
 from hymt_local.server.context import Access, ServerContext
 from hymt_local.server.limits import ServerLimits
 from hymt_local.server.running import RunningServer, bind, serve
+from hymt_local.server_file import PROTOCOL, ServerFile
 
 TOKEN = "t" * 43
 WAIT_S = 10.0

@@ -18,13 +18,15 @@ import msgspec
 import pytest
 
 from hymt_local.application import Application, open_application
-from hymt_local.client import ServerFile, ask, find_server, start_server, stop_server, usable_server, write_server_file
+from hymt_local.background_server import start_server, stop_server
 from hymt_local.errors import ServerError, StoreError, UsageError
 from hymt_local.paths import Paths
 from hymt_local.process_lock import ProcessLock, is_locked
 from hymt_local.server.process import AlreadyRunningError, ServeOptions, check_reach, run_server
 from hymt_local.server.running import RunningServer, Tls, bind, bind_first
 from hymt_local.server.units import unit_files
+from hymt_local.server_call import ask
+from hymt_local.server_file import ServerFile, find_server, usable_server, write_server_file
 from tests.server.test_native import wait_until
 
 REPOSITORY = Path(__file__).parents[2]

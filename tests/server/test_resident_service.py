@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hymt_local.application import open_application
-from hymt_local.client import PROTOCOL, ResidentService, ServerFile, _encoded, ask, write_server_file
+from hymt_local.client import ResidentService, _encoded
 from hymt_local.engine.scripted import reply
 from hymt_local.errors import AccessError, BusyError, ErrorReport, InputEncodingError, ServerError
 from hymt_local.event_stream import decode_events, encode_event
@@ -43,6 +43,8 @@ from hymt_local.process_lock import ProcessLock
 from hymt_local.segment import Finding, ProtectedSpan, Segment, Severity, Span, TokenGroup, TokenKind, UnitText
 from hymt_local.server.bodies import TranslateBody
 from hymt_local.server.limits import ServerLimits
+from hymt_local.server_call import ask
+from hymt_local.server_file import PROTOCOL, ServerFile, write_server_file
 from tests.server.serving import TOKEN, WAIT_S, server_file, serving
 from tests.services import request, scripted_service
 
