@@ -16,7 +16,8 @@ from hymt_convert.gguf_writer import replacing
 from hymt_convert.passages import DATASET, Tokenizer, passages
 from hymt_convert.reference_model import ReferenceModel, Span
 from hymt_local.catalog import ModelSpec
-from hymt_local.engine.gguf_file import GgufHeader, check_supported, read_array, read_header
+from hymt_local.engine.gguf_file import GgufHeader, read_array, read_header
+from hymt_local.engine.gguf_support import check_supported
 from hymt_local.errors import DecodeError, ModelFileError, UsageError
 
 if TYPE_CHECKING:

@@ -12,7 +12,8 @@ from pathlib import Path
 from hymt_convert.passages import end_ids
 from hymt_convert.reference_model import ReferenceModel
 from hymt_local.catalog import ModelSpec
-from hymt_local.engine.gguf_file import check_supported, read_header
+from hymt_local.engine.gguf_file import read_header
+from hymt_local.engine.gguf_support import check_supported
 from hymt_local.engine.text_runs import split_runs
 from hymt_local.errors import ModelFileError
 from hymt_local.prompts import build_prompt

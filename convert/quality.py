@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING
 from hymt_convert.passages import Passage, Tokenizer
 from hymt_convert.reference_model import ReferenceModel, Span
 from hymt_convert.verify import quantization_label
-from hymt_local.engine.gguf_file import check_supported, read_header
+from hymt_local.engine.gguf_file import read_header
+from hymt_local.engine.gguf_support import check_supported
 from hymt_local.errors import ModelFileError, UsageError
 
 if TYPE_CHECKING:

@@ -51,7 +51,8 @@ def repair_command(
     from hymt_convert.header_faults import BOS, EOS, TEMPLATE, find_faults, identify
     from hymt_convert.repair import RepairReport, recover, repair_file
     from hymt_local.catalog import load_catalog
-    from hymt_local.engine.gguf_file import check_supported, read_header
+    from hymt_local.engine.gguf_file import read_header
+    from hymt_local.engine.gguf_support import check_supported
 
     recover(file.resolve())
     header = read_header(file)

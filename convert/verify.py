@@ -20,7 +20,8 @@ from hymt_convert.tokenizer_checksum import CHECK_TEXT, CHECKSUMS, PUBLISHED_TOK
 from hymt_convert.vocabulary import TokenType
 from hymt_local.catalog import ModelSpec, load_catalog
 from hymt_local.checks import check_output
-from hymt_local.engine.gguf_file import GgufHeader, check_supported, quantization_of, read_array, read_header
+from hymt_local.engine.gguf_file import GgufHeader, quantization_of, read_array, read_header
+from hymt_local.engine.gguf_support import check_supported
 from hymt_local.errors import EngineError, EngineUnavailableError, ModelError, ModelFileError
 
 Outcome = Literal["ok", "warning", "failed", "skipped"]

@@ -160,7 +160,8 @@ class Application:
             ModelError: the file is not one that this program can run.
         """
         from hymt_local.engine.fit import facts_of_header, plan
-        from hymt_local.engine.gguf_file import check_supported, read_header
+        from hymt_local.engine.gguf_file import read_header
+        from hymt_local.engine.gguf_support import check_supported
 
         assert model.path is not None
         header = read_header(model.path)
@@ -263,7 +264,8 @@ def _checked_metadata(model: InstalledModel) -> Mapping[str, object]:
     """Refuse a bad file before llama.cpp sees it; return its header's keys, arrays only for closed-domain models."""
     if model.path is None:
         return {}
-    from hymt_local.engine.gguf_file import check_supported, read_header
+    from hymt_local.engine.gguf_file import read_header
+    from hymt_local.engine.gguf_support import check_supported
 
     header = read_header(model.path, arrays=model.spec.kind == "demo")
     check_supported(header)

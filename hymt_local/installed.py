@@ -22,7 +22,8 @@ import msgspec
 from hymt_local.catalog import Catalog, ModelSpec, parse_model_ref
 from hymt_local.config import write_atomically
 from hymt_local.engine.echo import BEHAVIOUR_VERSION
-from hymt_local.engine.gguf_file import FILE_TYPES, GgufHeader, check_supported, read_header
+from hymt_local.engine.gguf_file import FILE_TYPES, GgufHeader, read_header
+from hymt_local.engine.gguf_support import check_supported
 from hymt_local.errors import HymtError, ModelFileError, ModelNotFoundError, StoreError, UnsupportedModelError
 from hymt_local.paths import Paths
 

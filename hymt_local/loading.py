@@ -111,6 +111,7 @@ def open_ordered(arguments: bytes) -> BackendOpener:
     return open_llama_backend(path, options)
 
 
+# msgspec knows no paths; its documentation asks hooks to raise NotImplementedError for what they do not know either.
 def _encoded_path(value: object) -> bytes:
     if not isinstance(value, Path):
         raise NotImplementedError(type(value))

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 from hymt_local.catalog import Catalog, ModelFile, ModelSpec
 from hymt_local.engine.fit import FitPlan, FitWish, MachineFacts, ModelFacts, plan
-from hymt_local.engine.gguf_file import MOE_ARCHITECTURE, GgufHeader
+from hymt_local.engine.gguf_file import GgufHeader
+from hymt_local.engine.gguf_support import MOE_ARCHITECTURE
 
 COMFORTABLE_TOKENS_PER_S = 5.0
 """About as fast as people read."""

@@ -5,7 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from hymt_local.document_jobs.events import DocumentEvent, DocumentOptions, DocumentTask
+from hymt_local.document_jobs.events import (
+    DocumentEvent,
+    DocumentFailed,
+    DocumentFinished,
+    DocumentOptions,
+    DocumentReport,
+    DocumentTask,
+)
 from hymt_local.document_jobs.run import run_document
 from hymt_local.documents.base import Languages
 from hymt_local.errors import ErrorReport, HymtError, SegmentRejectedError
@@ -14,6 +21,7 @@ from hymt_local.jobs import TranslationJob
 from hymt_local.segment import UnitText
 
 Answer = Callable[[UnitText], str]
+LINES = [f"Sentence number {n}.\n\n" for n in range(700)]
 
 
 def bracketed(unit: UnitText) -> str:
@@ -111,3 +119,15 @@ def task(source: Path, target: Path | None = None, **changes: object) -> Documen
 
 def events_of(job: DocumentTask, service: UnitsService, state_dir: Path | None) -> list[DocumentEvent]:
     return list(run_document(job, service, state_dir=state_dir))
+
+
+def finished(events: list[DocumentEvent]) -> DocumentReport:
+    last = events[-1]
+    assert isinstance(last, DocumentFinished), last
+    return last.report
+
+
+def refusal(events: list[DocumentEvent]) -> DocumentFailed:
+    last = events[-1]
+    assert isinstance(last, DocumentFailed), last
+    return last

@@ -1,4 +1,4 @@
-"""Reading GGUF headers, and refusing what llama.cpp would refuse without a reason or die of.
+"""Reading GGUF headers, and saying what is wrong with a file that is none.
 
 Pure Python on the header alone: no weights are read, nothing is mapped, and no count of the file is believed before it
 has been checked against the file's size. The layout is GGUF version 3: magic, version, counts, metadata, tensor table,
@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 import stat
 import struct
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,13 +22,8 @@ MAGIC = b"GGUF"
 VERSION = 3
 MAX_BLOCKS = 512
 """llama.cpp aborts the process above it (LLAMA_MAX_LAYERS)."""
-MAX_EXPERTS = 512
-"""llama.cpp aborts the process above it (LLAMA_MAX_EXPERTS)."""
 MAX_HEADER_BYTES = 128 << 20
 """A vocabulary of 128,000 tokens with merges takes 6 MiB."""
-DENSE_ARCHITECTURE = "hunyuan-dense"
-MOE_ARCHITECTURE = "hy_v3"
-ARCHITECTURES = (DENSE_ARCHITECTURE, MOE_ARCHITECTURE)
 
 BLOCK_SIZES: Mapping[int, tuple[int, int]] = {
     0: (1, 4), 1: (1, 2), 2: (32, 18), 3: (32, 20), 6: (32, 22), 7: (32, 24), 8: (32, 34), 10: (256, 84),
@@ -37,12 +32,7 @@ BLOCK_SIZES: Mapping[int, tuple[int, int]] = {
     27: (1, 8), 28: (1, 8), 29: (256, 56), 30: (1, 2), 34: (256, 54), 35: (256, 66), 39: (32, 17), 41: (128, 18),
 }  # fmt: skip
 """Tensor type id -> (weights, bytes) of one block: every type that llama.cpp 0.5.0-dev stores in files, but for the two
-ids below."""
-FOREIGN_TYPES: Mapping[int, str] = {
-    40: "Q2_0C, the 2-bit format of Hy-MT2-1.8B-2Bit",
-    42: "STQ1_0, the 1.25-bit format of Hy-MT2-1.8B-1.25Bit",
-}
-"""Type ids this model family uses for formats of its own; llama.cpp has since given them to others (NVFP4, Q2_0)."""
+ids that this model family uses otherwise (`gguf_support.FOREIGN_TYPES`)."""
 
 FILE_TYPES: Mapping[int, str] = {
     0: "F32", 1: "F16", 2: "Q4_0", 3: "Q4_1", 7: "Q8_0", 8: "Q5_0", 9: "Q5_1", 10: "Q2_K", 11: "Q3_K_S", 12: "Q3_K_M",
@@ -53,24 +43,6 @@ FILE_TYPES: Mapping[int, str] = {
 }  # fmt: skip
 """`general.file_type` -> name (llama.cpp's enum llama_ftype)."""
 
-_ATTENTION_TENSORS = (
-    "attn_norm",
-    "attn_q",
-    "attn_k",
-    "attn_v",
-    "attn_output",
-    "attn_q_norm",
-    "attn_k_norm",
-    "ffn_norm",
-)
-_DENSE_TENSORS = ("ffn_gate", "ffn_up", "ffn_down")
-_EXPERT_TENSORS = ("ffn_down_exps", "ffn_gate_shexp", "ffn_up_shexp", "ffn_down_shexp")
-_POSITIVE_KEYS = (
-    "block_count", "context_length", "embedding_length", "feed_forward_length", "attention.head_count",
-)  # fmt: skip
-_ROPE_SCALINGS = ("none", "linear", "yarn", "longrope")
-_NOT_WEIGHTS = frozenset(range(24, 29))
-"""Integers and F64: no matrix product takes them."""
 _DEFAULT_ALIGNMENT = 32
 _MIN_ALIGNMENT = 8
 _FIRST_READ_BYTES = 1 << 20
@@ -166,24 +138,32 @@ def read_array(header: GgufHeader, key: str) -> list[object]:
         return reader.elements(value.type_id, value.length)
 
 
-def check_supported(header: GgufHeader) -> None:
-    """Make sure that the engine can run this model.
+def array_length(header: GgufHeader, key: str) -> int:
+    """Return how many elements an array of the metadata has; 0 when there is no such array."""
+    value = header.metadata.get(key)
+    if isinstance(value, SkippedArray):
+        return value.length
+    return len(value) if isinstance(value, list) else 0
 
-    Raises:
-        UnsupportedModelError: another architecture, tensor type or tokenizer.
-        ModelFileError: keys or tensors are missing or contradict each other.
-    """
-    _check_architecture(header)
-    _check_types(header)
-    _check_keys(header)
-    _check_tokenizer(header)
-    _check_tensors(header)
+
+def count_distinct(header: GgufHeader, key: str) -> int:
+    """Count the distinct strings of an array as C sees them: up to the first NUL."""
+    value = header.metadata.get(key)
+    if not isinstance(value, SkippedArray) or value.type_id != _STRING:
+        return len({str(element).partition("\0")[0] for element in read_array(header, key)})
+    with _reader_at(header, value.position) as reader:
+        return len({raw.partition(b"\0")[0] if b"\0" in raw else raw for raw in reader.raw_strings(value.length)})
 
 
 def quantization_of(header: GgufHeader) -> str:
     """Return the name of the file's quantization, such as `Q4_K_M`, or `type N` for an unusual one."""
     file_type = header.metadata.get("general.file_type")
     return FILE_TYPES.get(file_type, f"type {file_type}") if isinstance(file_type, int) else "unknown"
+
+
+def corruption(path: Path, what: str) -> ModelFileError:
+    """Return the error for a file that contradicts itself or what every model of its kind has."""
+    return ModelFileError(f"{path.name} is corrupt: {what}", hint="download or convert it again")
 
 
 class _Reader:
@@ -258,7 +238,7 @@ class _Reader:
             position = end
 
     def corrupt(self, what: str) -> ModelFileError:
-        return _corrupt(self.path, what)
+        return corruption(self.path, what)
 
     def _element_layout(self, type_id: int) -> str:
         layout = _SCALARS.get(type_id)
@@ -411,150 +391,7 @@ def _check_complete(path: Path, tensors: tuple[TensorEntry, ...], *, data_offset
 def _check_block_count(path: Path, metadata: Mapping[str, object]) -> None:
     n_blocks = metadata.get(f"{metadata.get('general.architecture')}.block_count")
     if isinstance(n_blocks, int) and n_blocks > MAX_BLOCKS:
-        raise _corrupt(path, f"{n_blocks} blocks, and {MAX_BLOCKS} is the most that can be loaded")
-
-
-def _check_architecture(header: GgufHeader) -> None:
-    if header.architecture not in ARCHITECTURES:
-        named = f"architecture {header.architecture!r}" if header.architecture else "no architecture"
-        raise UnsupportedModelError(
-            f"{header.path.name} has {named}; this program runs {' and '.join(ARCHITECTURES)}",
-            hint="`hymt models list` names the models it knows",
-        )
-    kind, n_parts = header.metadata.get("general.type", "model"), header.metadata.get("split.count", 1)
-    if kind != "model" or n_parts not in (0, 1):
-        what = f"one of {n_parts} parts of a model" if kind == "model" else f"not a model but of type {kind!r}"
-        raise UnsupportedModelError(f"{header.path.name} is {what}", hint="get the model as a single file")
-
-
-def _check_types(header: GgufHeader) -> None:
-    for tensor in header.tensors:
-        is_matrix = len(tensor.shape) > 1
-        if tensor.type_id in BLOCK_SIZES and (tensor.type_id not in _NOT_WEIGHTS if is_matrix else tensor.type_id == 0):
-            continue
-        kind = FOREIGN_TYPES.get(tensor.type_id, "a kind this program cannot compute with")
-        raise UnsupportedModelError(
-            f"{header.path.name} stores {tensor.name} as tensor type {tensor.type_id}: {kind}",
-            hint="use a Q4_K_M, Q6_K or Q8_0 file of the same model",
-        )
-
-
-def _check_keys(header: GgufHeader) -> None:
-    for name in _POSITIVE_KEYS:
-        _count(header, name)
-    epsilon = header.of_architecture("attention.layer_norm_rms_epsilon")
-    if not isinstance(epsilon, float) or not 0 < epsilon < 1:
-        raise _corrupt(header.path, f"{header.architecture}.attention.layer_norm_rms_epsilon = {epsilon!r}")
-    _check_heads(header)
-    _check_rope(header)
-    _check_experts(header)
-    if header.of_architecture("attention.causal") is False:
-        raise UnsupportedModelError(f"{header.path.name} does not generate text: its attention is not causal")
-
-
-def _check_heads(header: GgufHeader) -> None:
-    n_heads = _count(header, "attention.head_count")
-    n_kv_heads = _count(header, "attention.head_count_kv", default=n_heads)
-    if n_heads % n_kv_heads:
-        raise _corrupt(header.path, f"{n_heads} heads for {n_kv_heads} key-value heads")
-    key_length = _count(header, "attention.key_length", default=_count(header, "embedding_length") // n_heads)
-    for name in ("attention.value_length", "rope.dimension_count"):  # llama.cpp aborts when they differ
-        if _count(header, name, default=key_length) != key_length or key_length % 2:
-            raise _corrupt(header.path, f"key length {key_length}, {name} {header.of_architecture(name)!r}")
-
-
-def _check_rope(header: GgufHeader) -> None:
-    scaling = header.of_architecture("rope.scaling.type")
-    if scaling is not None and scaling not in _ROPE_SCALINGS:
-        raise UnsupportedModelError(f"{header.path.name} scales positions by {scaling!r}, which is unknown here")
-    if any(read_array(header, f"{header.architecture}.rope.dimension_sections")):
-        raise UnsupportedModelError(f"{header.path.name} is a vision model", hint="this program translates text")
-
-
-def _check_experts(header: GgufHeader) -> None:
-    n_experts, n_used, n_groups, n_layers = (
-        _count(header, name, default=0, minimum=0)
-        for name in ("expert_count", "expert_used_count", "expert_group_count", "nextn_predict_layers")
-    )
-    is_moe = header.architecture == MOE_ARCHITECTURE
-    if not is_moe <= n_used <= n_experts <= MAX_EXPERTS or (n_experts > 1) != is_moe:
-        raise _corrupt(header.path, f"{n_used} of {n_experts} experts used")
-    if n_groups > is_moe:
-        raise UnsupportedModelError(f"{header.path.name} groups its experts, which is unknown for {MOE_ARCHITECTURE}")
-    if n_layers >= _count(header, "block_count"):
-        raise _corrupt(header.path, f"{n_layers} prediction layers in all its blocks")
-
-
-def _check_tokenizer(header: GgufHeader) -> None:
-    model = header.metadata.get("tokenizer.ggml.model")
-    n_tokens = _array_length(header, "tokenizer.ggml.tokens")
-    if model is None or not n_tokens:
-        raise UnsupportedModelError(
-            f"{header.path.name} has no tokenizer", hint="get a complete conversion of the model"
-        )
-    if model not in ("gpt2", "llama"):
-        raise UnsupportedModelError(
-            f"{header.path.name} has a tokenizer of kind {model!r}; this program reads gpt2 and llama"
-        )
-    if model == "gpt2" and not _array_length(header, "tokenizer.ggml.merges"):
-        raise _corrupt(header.path, "no tokenizer.ggml.merges")
-    if model == "llama":
-        _check_byte_tokens(header)
-    n_types = _array_length(header, "tokenizer.ggml.token_type")
-    if n_types not in (0, n_tokens):
-        raise _corrupt(header.path, f"{n_types} token types for {n_tokens} tokens")
-    if _n_distinct(header, "tokenizer.ggml.tokens") < n_tokens:  # llama.cpp aborts
-        raise _corrupt(header.path, "a token twice in its vocabulary")
-
-
-def _check_byte_tokens(header: GgufHeader) -> None:
-    missing = {f"<0x{byte:02X}>" for byte in range(256)}.difference(read_array(header, "tokenizer.ggml.tokens"))
-    if missing:  # llama.cpp aborts on the first character that needs one
-        raise UnsupportedModelError(f"{header.path.name} has a SentencePiece vocabulary without {min(missing)}")
-
-
-def _check_tensors(header: GgufHeader) -> None:
-    shapes = {tensor.name: tensor.shape for tensor in header.tensors}
-    for name in _required_tensors(header, shapes):
-        if name not in shapes:
-            raise _corrupt(header.path, f"no tensor {name}")
-    expected = (_count(header, "embedding_length"), _array_length(header, "tokenizer.ggml.tokens"))
-    if shapes["token_embd.weight"] != expected:
-        raise _corrupt(header.path, f"token_embd.weight of shape {shapes['token_embd.weight']}, not {expected}")
-
-
-def _required_tensors(header: GgufHeader, present: Container[str]) -> Iterator[str]:
-    yield from ("token_embd.weight", "output_norm.weight")
-    n_prediction_blocks = _count(header, "nextn_predict_layers", default=0, minimum=0)  # not used, may be missing
-    for block in range(_count(header, "block_count") - n_prediction_blocks):
-        parts = (*_ATTENTION_TENSORS, *_feed_forward_tensors(f"blk.{block}", present))
-        yield from (f"blk.{block}.{part}.weight" for part in parts)
-
-
-def _feed_forward_tensors(block: str, present: Container[str]) -> tuple[str, ...]:
-    if f"{block}.ffn_gate_inp.weight" not in present:
-        return _DENSE_TENSORS
-    if f"{block}.ffn_gate_up_exps.weight" in present:
-        return _EXPERT_TENSORS
-    return (*_EXPERT_TENSORS, "ffn_gate_exps", "ffn_up_exps")
-
-
-def _count(header: GgufHeader, name: str, *, default: int | None = None, minimum: int = 1) -> int:
-    value = header.of_architecture(name)
-    if value is None and default is not None:
-        return default
-    if isinstance(value, int) and not isinstance(value, bool) and minimum <= value < 1 << 31:
-        return value
-    raise _corrupt(header.path, f"{header.architecture}.{name} = {value!r}")
-
-
-def _n_distinct(header: GgufHeader, key: str) -> int:
-    """Count the distinct strings of an array as C sees them: up to the first NUL."""
-    value = header.metadata.get(key)
-    if not isinstance(value, SkippedArray) or value.type_id != _STRING:
-        return len({str(element).partition("\0")[0] for element in read_array(header, key)})
-    with _reader_at(header, value.position) as reader:
-        return len({raw.partition(b"\0")[0] if b"\0" in raw else raw for raw in reader.raw_strings(value.length)})
+        raise corruption(path, f"{n_blocks} blocks, and {MAX_BLOCKS} is the most that can be loaded")
 
 
 @contextmanager
@@ -566,13 +403,6 @@ def _reader_at(header: GgufHeader, position: int) -> Iterator[_Reader]:
             yield reader
     except OSError as error:
         raise _unreadable(header.path, error) from error
-
-
-def _array_length(header: GgufHeader, key: str) -> int:
-    value = header.metadata.get(key)
-    if isinstance(value, SkippedArray):
-        return value.length
-    return len(value) if isinstance(value, list) else 0
 
 
 def _padded(position: int, alignment: int) -> int:
@@ -602,10 +432,6 @@ def _unreadable(path: Path, error: Exception) -> ModelFileError:
 
 def _truncated(path: Path, what: str) -> ModelFileError:
     return ModelFileError(f"{path.name} is truncated: {what}", hint="download it again")
-
-
-def _corrupt(path: Path, what: str) -> ModelFileError:
-    return ModelFileError(f"{path.name} is corrupt: {what}", hint="download or convert it again")
 
 
 def _not_gguf(path: Path) -> ModelFileError:

@@ -27,7 +27,8 @@ from hymt_local.engine.base import Backend, FinishReason, GenerationDone, Genera
 from hymt_local.engine.batcher import Batcher
 from hymt_local.engine.context import check_fits
 from hymt_local.engine.fingerprint import file_fingerprint
-from hymt_local.engine.gguf_file import GgufHeader, check_supported, quantization_of, read_header
+from hymt_local.engine.gguf_file import GgufHeader, quantization_of, read_header
+from hymt_local.engine.gguf_support import check_supported
 from hymt_local.engine.llama_context import ContextShape, LlamaContext, native_function
 from hymt_local.engine.llama_vocabulary import Vocabulary
 from hymt_local.engine.machine import usable_cores

@@ -424,7 +424,8 @@ def verify(model: InstalledModel, wording: Wording) -> str:
     """Hash the file of a model and return what was found, in one line. Blocks."""
     assert model.path is not None
     try:
-        from hymt_local.engine.gguf_file import check_supported, read_header
+        from hymt_local.engine.gguf_file import read_header
+        from hymt_local.engine.gguf_support import check_supported
 
         check_supported(read_header(model.path))
         sha256 = file_sha256(model.path)

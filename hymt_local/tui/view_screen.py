@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Iterator
 from typing import ClassVar
 
@@ -44,9 +45,9 @@ class ViewScreen(Screen[None]):
         yield StatusArea(id="status")
         yield KeyFooter(list(self._footer_commands()), keymap=keymap, wording=wording)
 
+    @abstractmethod  # for mypy: no ABC, for Textual's screens have a metaclass of their own
     def compose_view(self) -> ComposeResult:
         """Lay out what is peculiar to the view."""
-        raise NotImplementedError
 
     def _footer_commands(self) -> Iterator[Command]:
         for command in (*VIEW_COMMANDS[self.VIEW], *APP_COMMANDS):

@@ -2,6 +2,7 @@
 
 import asyncio
 import pickle
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -48,15 +49,15 @@ def done_of(events: list[GenerationEvent]) -> GenerationDone:
     return events[-1]
 
 
-class BackendContract:
+class BackendContract(ABC):
     @pytest.fixture
     def backend(self, tmp_path: Path) -> Iterator[Backend]:
         backend = self.open_backend(tmp_path)
         yield backend
         backend.close()
 
-    def open_backend(self, folder: Path) -> Backend:
-        raise NotImplementedError
+    @abstractmethod
+    def open_backend(self, folder: Path) -> Backend: ...
 
     def request(self, backend: Backend, text: str = TEXT, max_tokens: int = 100) -> GenerationRequest:
         return GenerationRequest(backend.tokenize(text), max_tokens)

@@ -16,7 +16,8 @@ from hymt_convert.conversion import ConversionRequest, convert
 from hymt_convert.quantize import quantize_file
 from hymt_convert.safetensors_file import CheckpointTensor
 from hymt_convert.verify import read_file_facts, read_metadata
-from hymt_local.engine.gguf_file import check_supported, read_header
+from hymt_local.engine.gguf_file import read_header
+from hymt_local.engine.gguf_support import check_supported
 from hymt_local.errors import ModelError, ModelFileError, UnsupportedModelError
 from tests.convert import toy_checkpoint as toy
 from tests.convert import toy_moe

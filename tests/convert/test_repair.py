@@ -20,7 +20,8 @@ from hymt_convert.chat_templates import CHAT_TEMPLATES, template_fault
 from hymt_convert.header_faults import BOS, EOS, EOT, PAD, SEPARATORS, TEMPLATE, Fault, find_faults, identify
 from hymt_convert.repair import FILLER_KEY, recover, repair_file
 from hymt_local.catalog import ModelSpec, load_catalog
-from hymt_local.engine.gguf_file import check_supported, read_header
+from hymt_local.engine.gguf_file import read_header
+from hymt_local.engine.gguf_support import check_supported
 from hymt_local.errors import ModelFileError, StoreError, UsageError
 from tests.toy_models import CONTROL_TOKENS, DOLLAR, ToyModel, control_id, write_toy_model
 

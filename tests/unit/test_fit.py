@@ -25,7 +25,8 @@ from hymt_local.engine.fit import (
     gibibytes,
     plan,
 )
-from hymt_local.engine.gguf_file import check_supported, read_header
+from hymt_local.engine.gguf_file import read_header
+from hymt_local.engine.gguf_support import check_supported
 from hymt_local.engine.options import MIB, default_threads
 from tests.machines import machine
 from tests.toy_models import ToyGeometry, ToyModel, write_hollow_model, write_toy_model

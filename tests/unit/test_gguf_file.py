@@ -10,16 +10,8 @@ from gguf import GGML_QUANT_SIZES, GGMLQuantizationType, GGUFReader
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hymt_local.engine.gguf_file import (
-    BLOCK_SIZES,
-    FOREIGN_TYPES,
-    GgufHeader,
-    SkippedArray,
-    check_supported,
-    quantization_of,
-    read_array,
-    read_header,
-)
+from hymt_local.engine.gguf_file import BLOCK_SIZES, GgufHeader, SkippedArray, quantization_of, read_array, read_header
+from hymt_local.engine.gguf_support import FOREIGN_TYPES, check_supported
 from hymt_local.errors import HymtError, ModelFileError, UnsupportedModelError
 from tests.toy_models import ToyGeometry, ToyModel, write_toy_model
 

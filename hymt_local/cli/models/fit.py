@@ -103,7 +103,8 @@ def _plan_for(app: Application, machine: MachineFacts, *, ref: str) -> tuple[Fit
 
 def _plan_file(app: Application, machine: MachineFacts, path: Path) -> tuple[FitPlan, ModelSpec]:
     from hymt_local.engine.fit import facts_of_header, plan
-    from hymt_local.engine.gguf_file import check_supported, read_header
+    from hymt_local.engine.gguf_file import read_header
+    from hymt_local.engine.gguf_support import check_supported
     from hymt_local.recommend import default_spec
 
     header = read_header(path)

@@ -62,7 +62,8 @@ def verify_installed(app: Application, model: InstalledModel) -> Verification:
     """Check one installed model. A file that was only touched is taken up again."""
     if model.path is None:
         return Verification(model.ref, "ok", "has no file")
-    from hymt_local.engine.gguf_file import check_supported, read_header
+    from hymt_local.engine.gguf_file import read_header
+    from hymt_local.engine.gguf_support import check_supported
 
     progress = ProgressLine()
     try:

@@ -126,7 +126,7 @@ from pathlib import Path
 from hymt_local.document_jobs.events import UnitSettled
 from hymt_local.document_jobs.run import run_document
 from tests.document_services import UnitsService, options, task
-from tests.unit.test_document_jobs_kill import translate
+from tests.unit.document_jobs.test_kill import translate
 source, n_units = Path(sys.argv[1]), int(sys.argv[2])
 job = task(source, options=options(None))
 for event in run_document(job, UnitsService(translate), state_dir=source.parent / "state"):
