@@ -197,7 +197,7 @@ def _told_to_the_agent() -> Iterator[None]:
 
 
 def _tool_error(report: ErrorReport) -> ToolError:
-    return ToolError(f"{report.message} ({report.hint})" if report.hint else report.message)
+    return ToolError(report.text)
 
 
 def _checked(text: str) -> str:

@@ -32,9 +32,8 @@ def token_of(credentials: Credentials) -> str | None:
 def error_response(report: ErrorReport, status: int) -> Response:
     """Return `{"error": {"code", "message", "errors"}}`; a wrong key is 403 there."""
     status = {401: 403, 422: 400, 499: 503}.get(status, status)
-    message = f"{report.message} ({report.hint})" if report.hint else report.message
-    inner = [{"message": message, "domain": "global", "reason": report.code}]
-    return json_response({"error": {"code": status, "message": message, "errors": inner}}, status=status)
+    inner = [{"message": report.text, "domain": "global", "reason": report.code}]
+    return json_response({"error": {"code": status, "message": report.text, "errors": inner}}, status=status)
 
 
 def routes(context: ServerContext) -> Sequence[BaseRoute]:

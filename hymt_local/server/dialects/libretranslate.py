@@ -51,7 +51,7 @@ def token_of(credentials: Credentials) -> str | None:
 
 def error_response(report: ErrorReport, status: int) -> Response:
     """Return `{"error": text}`; a key that is missing or wrong is 403 here."""
-    return json_response({"error": _text_of(report)}, status={401: 403, 422: 400, 499: 500}.get(status, status))
+    return json_response({"error": report.text}, status={401: 403, 422: 400, 499: 500}.get(status, status))
 
 
 def routes(context: ServerContext) -> Sequence[BaseRoute]:
@@ -155,10 +155,6 @@ def _download(job: DocumentJob) -> Response:
         raise UsageError("the document is not translated yet")
     disposition = f"attachment; filename*=UTF-8''{quote(job.name)}"
     return Response(job.result, media_type="application/octet-stream", headers={"Content-Disposition": disposition})
-
-
-def _text_of(report: ErrorReport) -> str:
-    return f"{report.message} ({report.hint})" if report.hint else report.message
 
 
 def _missing(name: str) -> UsageError:

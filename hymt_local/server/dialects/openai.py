@@ -347,8 +347,7 @@ def _usage(prompt_tokens: int, output_tokens: int) -> dict[str, int]:
 def _error(report: ErrorReport, status: int) -> dict[str, dict[str, str | None]]:
     kinds = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
     kind = kinds.get(status, "invalid_request_error" if status < 500 else "server_error")
-    message = f"{report.message} ({report.hint})" if report.hint else report.message
-    return {"error": {"message": message, "type": kind, "param": None, "code": report.code}}
+    return {"error": {"message": report.text, "type": kind, "param": None, "code": report.code}}
 
 
 def _models(context: ServerContext) -> list[dict[str, object]]:

@@ -31,9 +31,8 @@ def token_of(credentials: Credentials) -> str | None:
 
 def error_response(report: ErrorReport, status: int) -> Response:
     """Return an error that every one of these dialects can read, for requests that are refused before they are read."""
-    message = f"{report.message} ({report.hint})" if report.hint else report.message
     status = {401: 403, 499: 503}.get(status, status)
-    return json_response({"error": message, "code": status, "message": message}, status=status)
+    return json_response({"error": report.text, "code": status, "message": report.text}, status=status)
 
 
 def routes(context: ServerContext) -> Sequence[BaseRoute]:
