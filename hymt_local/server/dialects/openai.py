@@ -210,7 +210,7 @@ async def _stream(context: ServerContext, http: Request, request: TranslationReq
         client = client_of(http)
         stack.callback(context.line.enter(client))
         flight = await stack.enter_async_context(context.flights.board(request, client=client.name))
-        await while_connected(http, _until_sure(flight))
+        await while_connected(http.receive, _until_sure(flight))
         if isinstance(flight.last, Failed):
             raise error_of(flight.last.error)
         return _ChatStream(flight, stack.pop_all(), chunks=chunks, ping_s=context.limits.ping_s)
