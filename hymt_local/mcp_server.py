@@ -141,7 +141,7 @@ class TranslationTools:
                 target,
                 target_lang=match_language(target_lang),
                 source_lang=match_language(source_lang) if source_lang else None,
-                identify=self._identify,
+                identify=self._detector.identify,
             )
             found = await asyncio.to_thread(check_pair, pair)
         is_sound = not any(finding.severity is Severity.ERROR for finding in found)
@@ -151,10 +151,6 @@ class TranslationTools:
         """List the languages of the default model; every one can be translated into every other."""
         known = [get_language(tag) for tag in self._languages]
         return [_known(each) for each in known]
-
-    def _identify(self, text: str) -> tuple[str, float] | None:
-        found = self._detector.detect(text)
-        return (found.tag, found.confidence) if found else None
 
     async def _run(self, request: TranslationRequest, ctx: Context) -> Translation:
         n_segments, n_settled = 1, 0
