@@ -11,7 +11,7 @@ from hymt_local.documents.base import Merged, MergeOptions, Unit
 from hymt_local.documents.html_page import HtmlPage
 from hymt_local.documents.html_reader import AttributePart, HtmlPart
 from hymt_local.documents.html_scan import HtmlToken
-from hymt_local.documents.patching import Patch, apply_patches
+from hymt_local.documents.patching import Patch, apply_patches, in_order
 from hymt_local.documents.text_encoding import DecodedText, decode
 from hymt_local.language import LANGUAGES
 from hymt_local.segment import Span, TokenGroup, UnitText
@@ -59,8 +59,7 @@ class HtmlDocument:
         patches = list(self._patches(accepted, options))
         if options.sets_metadata and not options.is_bilingual:  # its copies say their language themselves
             patches += self._metadata(options.languages.target_lang)
-        patches.sort(key=lambda patch: (patch.span.start, patch.span.end))
-        encodable = [Patch(patch.span, self._encodable(patch.text)) for patch in patches]
+        encodable = [Patch(patch.span, self._encodable(patch.text)) for patch in in_order(patches)]
         return Merged(self.decoded.encode(apply_patches(self.page.text, encodable)), rejected)
 
     def _patches(self, accepted: Sequence[tuple[HtmlPart, str]], options: MergeOptions) -> Sequence[Patch]:

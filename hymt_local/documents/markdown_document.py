@@ -27,7 +27,7 @@ from hymt_local.documents.markdown_blocks import (
     parse_blocks,
 )
 from hymt_local.documents.markdown_target import Grammar, InlineUnit, beside, inline_unit, raw_content, written
-from hymt_local.documents.patching import Patch, apply_patches
+from hymt_local.documents.patching import Patch, apply_patches, in_order
 from hymt_local.documents.text_encoding import DecodedText, decode
 from hymt_local.segment import Span, TokenGroup, UnitText
 
@@ -92,7 +92,7 @@ class MarkdownDocument:
         fixed = self._html_patches(accepted, options)
         if not options.is_bilingual:
             self._reject_changes(patches, fixed, rejected)
-        text = apply_patches(self.lines.text, _in_order([*patches.values(), *fixed]))
+        text = apply_patches(self.lines.text, in_order([*patches.values(), *fixed]))
         return Merged(self.decoded.encode(text), rejected)
 
     def _patch(self, part: InlineUnit | FrontValue, target: str, options: MergeOptions) -> Patch | None:
@@ -145,7 +145,7 @@ class MarkdownDocument:
             n_suspects *= 2  # the number of parses stays small, whatever the engine wrote
 
     def _is_changed(self, patches: Sequence[Patch]) -> bool:
-        text = apply_patches(self.lines.text, _in_order(patches))
+        text = apply_patches(self.lines.text, in_order(patches))
         tokens, _ = _parsed(Lines.of(text), front_matter_end(text), self.grammar.markdown)
         return block_skeleton(tokens) != self.skeleton
 
@@ -191,10 +191,6 @@ def _parts(text: str, tokens: Sequence[Token], lines: Lines, grammar: Grammar) -
 
 def _problem(target: str) -> str | None:
     return unwritable(target) or (None if target.strip() else "it is empty")
-
-
-def _in_order(patches: Sequence[Patch]) -> list[Patch]:
-    return sorted(patches, key=lambda patch: (patch.span.start, patch.span.end))
 
 
 class _Context:
