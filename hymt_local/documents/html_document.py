@@ -91,7 +91,7 @@ def read_html(data: bytes) -> HtmlDocument:
     page = HtmlPage(decoded.text)
     units: list[Unit] = []
     parts: dict[str, HtmlPart] = {}
-    context = HtmlContext()
+    context = ReadingContext()
     position = line = 0
     for part in page.parts:
         line += decoded.text.count("\n", position, part.span.start)
@@ -117,28 +117,32 @@ def declared_charset(data: bytes) -> str | None:
     return name
 
 
-class HtmlContext:
+class ReadingContext:
     """The heading and the text before a unit, for models that can use them."""
 
     def __init__(self) -> None:
         self.heading = self.before = ""
 
-    def of(self, part: HtmlPart) -> tuple[str, ...]:
-        """Return the context of a part, and remember its text for the next."""
-        if isinstance(part, AttributePart):
+    def of(self, text: str, *, is_heading: bool) -> tuple[str, ...]:
+        """Return the context of a text, and remember the text for the next."""
+        if is_heading:
+            self.heading, self.before = text[:CONTEXT_CHARACTERS], ""
             return ()
-        if part.element in _HEADINGS:
-            self.heading, self.before = part.text[:CONTEXT_CHARACTERS], ""
-            return ()
-        context = tuple(text for text in (self.heading, self.before) if text)
-        self.before = part.text[-CONTEXT_CHARACTERS:]
+        context = tuple(known for known in (self.heading, self.before) if known)
+        self.before = text[-CONTEXT_CHARACTERS:]
         return context
 
 
-def unit_of(part: HtmlPart, unit_id: str, line: int, context: HtmlContext) -> Unit:
+def unit_of(part: HtmlPart, unit_id: str, line: int, context: ReadingContext) -> Unit:
     """Return the unit of a part."""
-    text = UnitText(part.text, part.protected, frozenset({TokenGroup.TEXT}), context.of(part))
-    return Unit(unit_id, text, f"line {line}", note=part.name if isinstance(part, AttributePart) else "")
+    around: tuple[str, ...] = ()
+    note = ""
+    if isinstance(part, AttributePart):
+        note = part.name
+    else:
+        around = context.of(part.text, is_heading=part.element in _HEADINGS)
+    text = UnitText(part.text, part.protected, frozenset({TokenGroup.TEXT}), around)
+    return Unit(unit_id, text, f"line {line}", note=note)
 
 
 def beside(page: HtmlPage, part: HtmlPart, target: str, target_lang: str) -> Patch:
