@@ -136,14 +136,12 @@ class TranslationTools:
     ) -> CheckResult:
         """Look for what no correct translation has: lost placeholders or tags, other scripts, loops, emptiness."""
         with _told_to_the_agent():
-            pair = Pair(
-                _checked(source),
-                target,
+            found = await asyncio.to_thread(
+                self._findings,
+                *(_checked(source), target),
                 target_lang=match_language(target_lang),
                 source_lang=match_language(source_lang) if source_lang else None,
-                identify=self._detector.identify,
             )
-            found = await asyncio.to_thread(check_pair, pair)
         is_sound = not any(finding.severity is Severity.ERROR for finding in found)
         return CheckResult(is_sound=is_sound, findings=[_finding(each) for each in found])
 
@@ -151,6 +149,11 @@ class TranslationTools:
         """List the languages of the default model; every one can be translated into every other."""
         known = [get_language(tag) for tag in self._languages]
         return [_known(each) for each in known]
+
+    def _findings(self, source: str, target: str, *, target_lang: str, source_lang: str | None) -> Sequence[Finding]:
+        if source_lang is None and (detected := self._detector.detect(source)):
+            source_lang = detected.tag
+        return check_pair(Pair(source, target, source_lang, target_lang, identify=self._detector.identify))
 
     async def _run(self, request: TranslationRequest, ctx: Context) -> Translation:
         n_segments, n_settled = 1, 0
