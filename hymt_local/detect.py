@@ -112,6 +112,11 @@ class LanguageDetector:
         self._statistics: Statistics | None = None
         self._is_without_statistics = False
 
+    def identify(self, text: str) -> tuple[str, float] | None:
+        """Return the likeliest language and its confidence, as checks ask for them."""
+        found = self.detect(text)
+        return (found.tag, found.confidence) if found else None
+
     def detect(self, text: str, *, supported: Sequence[str] | None = None) -> Detection | None:
         """Return the likeliest language, or None when there is no word to judge by.
 

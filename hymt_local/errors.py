@@ -34,6 +34,11 @@ class ErrorReport:
     exit_status: int
     http_status: int
 
+    @property
+    def text(self) -> str:
+        """Message and hint in one, for readers who have one place for both."""
+        return f"{self.message} ({self.hint})" if self.hint else self.message
+
 
 class HymtError(Exception):
     """Base of every error this program raises on purpose.

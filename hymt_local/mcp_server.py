@@ -136,14 +136,12 @@ class TranslationTools:
     ) -> CheckResult:
         """Look for what no correct translation has: lost placeholders or tags, other scripts, loops, emptiness."""
         with _told_to_the_agent():
-            pair = Pair(
-                _checked(source),
-                target,
+            found = await asyncio.to_thread(
+                self._findings,
+                *(_checked(source), target),
                 target_lang=match_language(target_lang),
                 source_lang=match_language(source_lang) if source_lang else None,
-                identify=self._identify,
             )
-            found = await asyncio.to_thread(check_pair, pair)
         is_sound = not any(finding.severity is Severity.ERROR for finding in found)
         return CheckResult(is_sound=is_sound, findings=[_finding(each) for each in found])
 
@@ -152,9 +150,10 @@ class TranslationTools:
         known = [get_language(tag) for tag in self._languages]
         return [_known(each) for each in known]
 
-    def _identify(self, text: str) -> tuple[str, float] | None:
-        found = self._detector.detect(text)
-        return (found.tag, found.confidence) if found else None
+    def _findings(self, source: str, target: str, *, target_lang: str, source_lang: str | None) -> Sequence[Finding]:
+        if source_lang is None and (detected := self._detector.detect(source)):
+            source_lang = detected.tag
+        return check_pair(Pair(source, target, source_lang, target_lang, identify=self._detector.identify))
 
     async def _run(self, request: TranslationRequest, ctx: Context) -> Translation:
         n_segments, n_settled = 1, 0
@@ -197,7 +196,7 @@ def _told_to_the_agent() -> Iterator[None]:
 
 
 def _tool_error(report: ErrorReport) -> ToolError:
-    return ToolError(f"{report.message} ({report.hint})" if report.hint else report.message)
+    return ToolError(report.text)
 
 
 def _checked(text: str) -> str:

@@ -180,8 +180,7 @@ class Planner:
 
     def identify(self, text: str) -> tuple[str, float] | None:
         """Return the likeliest language of a text and its confidence."""
-        found = self._detector.detect(text)
-        return (found.tag, found.confidence) if found else None
+        return self._detector.identify(text)
 
     def _unit_source(self, unit: UnitText, words: Sequence[str]) -> SourceText:
         """Settle what a unit protects; context that the model cannot be shown shapes nothing."""

@@ -9,6 +9,7 @@ import re
 import unicodedata
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from enum import IntEnum
 from itertools import accumulate, pairwise
 
@@ -112,6 +113,25 @@ def join_segments(segments: Sequence[Segment], targets: Sequence[str], *, source
             gap = "" if target.endswith(_FULL_WIDTH_ENDINGS) else gap
         parts += (target, gap)
     return "".join([*parts, targets[-1], segments[-1].trail])
+
+
+def gap_after(target: str, segments: Sequence[Segment], *, source_lang: str, target_lang: str) -> str:
+    """Return what stands after a target in the finished text.
+
+    Args:
+        target: The translation of the first of `segments`.
+        segments: Its segment and the next one, if there is one.
+        source_lang: Language of the text.
+        target_lang: Language of the target.
+    """
+    segment, *following = segments
+    joined = join_segments(
+        [replace(segment, lead=""), *(replace(after, trail="") for after in following)],
+        [target, *("" for _ in following)],
+        source_lang=source_lang,
+        target_lang=target_lang,
+    )
+    return joined[len(target) :]
 
 
 def is_grapheme_boundary(text: str, position: int) -> bool:

@@ -85,10 +85,6 @@ def _check(
 
     detector = LanguageDetector()
 
-    def identify(text: str) -> tuple[str, float] | None:
-        found = detector.detect(text)
-        return (found.tag, found.confidence) if found else None
-
     data = [_read(path) for path in paths]
     try:
         text = read_bilingual(data[0], paths[0], translation=data[1] if len(data) > 1 else None)
@@ -101,7 +97,7 @@ def _check(
     )
     source_lang = source_lang or _language_of(sources, detector)
     target_lang = target_lang or text.target_lang or _language_of(targets, detector)
-    found = check_units(text, source_lang=source_lang, target_lang=target_lang, identify=identify)
+    found = check_units(text, source_lang=source_lang, target_lang=target_lang, identify=detector.identify)
     hidden = set(ignored)
     kept = [CheckedUnit(each.unit, [f for f in each.findings if f.code not in hidden]) for each in found]
     return _Report(" ".join(paths), text, source_lang, target_lang, [each for each in kept if each.findings])

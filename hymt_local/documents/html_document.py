@@ -11,7 +11,7 @@ from hymt_local.documents.base import Merged, MergeOptions, Unit
 from hymt_local.documents.html_page import HtmlPage
 from hymt_local.documents.html_reader import AttributePart, HtmlPart
 from hymt_local.documents.html_scan import HtmlToken
-from hymt_local.documents.patching import Patch, apply_patches
+from hymt_local.documents.patching import Patch, apply_patches, in_order
 from hymt_local.documents.text_encoding import DecodedText, decode
 from hymt_local.language import LANGUAGES
 from hymt_local.segment import Span, TokenGroup, UnitText
@@ -59,8 +59,7 @@ class HtmlDocument:
         patches = list(self._patches(accepted, options))
         if options.sets_metadata and not options.is_bilingual:  # its copies say their language themselves
             patches += self._metadata(options.languages.target_lang)
-        patches.sort(key=lambda patch: (patch.span.start, patch.span.end))
-        encodable = [Patch(patch.span, self._encodable(patch.text)) for patch in patches]
+        encodable = [Patch(patch.span, self._encodable(patch.text)) for patch in in_order(patches)]
         return Merged(self.decoded.encode(apply_patches(self.page.text, encodable)), rejected)
 
     def _patches(self, accepted: Sequence[tuple[HtmlPart, str]], options: MergeOptions) -> Sequence[Patch]:
@@ -92,7 +91,7 @@ def read_html(data: bytes) -> HtmlDocument:
     page = HtmlPage(decoded.text)
     units: list[Unit] = []
     parts: dict[str, HtmlPart] = {}
-    context = HtmlContext()
+    context = ReadingContext()
     position = line = 0
     for part in page.parts:
         line += decoded.text.count("\n", position, part.span.start)
@@ -118,28 +117,32 @@ def declared_charset(data: bytes) -> str | None:
     return name
 
 
-class HtmlContext:
+class ReadingContext:
     """The heading and the text before a unit, for models that can use them."""
 
     def __init__(self) -> None:
         self.heading = self.before = ""
 
-    def of(self, part: HtmlPart) -> tuple[str, ...]:
-        """Return the context of a part, and remember its text for the next."""
-        if isinstance(part, AttributePart):
+    def of(self, text: str, *, is_heading: bool) -> tuple[str, ...]:
+        """Return the context of a text, and remember the text for the next."""
+        if is_heading:
+            self.heading, self.before = text[:CONTEXT_CHARACTERS], ""
             return ()
-        if part.element in _HEADINGS:
-            self.heading, self.before = part.text[:CONTEXT_CHARACTERS], ""
-            return ()
-        context = tuple(text for text in (self.heading, self.before) if text)
-        self.before = part.text[-CONTEXT_CHARACTERS:]
+        context = tuple(known for known in (self.heading, self.before) if known)
+        self.before = text[-CONTEXT_CHARACTERS:]
         return context
 
 
-def unit_of(part: HtmlPart, unit_id: str, line: int, context: HtmlContext) -> Unit:
+def unit_of(part: HtmlPart, unit_id: str, line: int, context: ReadingContext) -> Unit:
     """Return the unit of a part."""
-    text = UnitText(part.text, part.protected, frozenset({TokenGroup.TEXT}), context.of(part))
-    return Unit(unit_id, text, f"line {line}", note=part.name if isinstance(part, AttributePart) else "")
+    around: tuple[str, ...] = ()
+    note = ""
+    if isinstance(part, AttributePart):
+        note = part.name
+    else:
+        around = context.of(part.text, is_heading=part.element in _HEADINGS)
+    text = UnitText(part.text, part.protected, frozenset({TokenGroup.TEXT}), around)
+    return Unit(unit_id, text, f"line {line}", note=note)
 
 
 def beside(page: HtmlPage, part: HtmlPart, target: str, target_lang: str) -> Patch:

@@ -11,7 +11,7 @@ from markdown_it.utils import EnvType
 
 from hymt_local.documents.base import Merged, MergeOptions, Unit
 from hymt_local.documents.front_matter import FrontValue, front_matter_end, front_values
-from hymt_local.documents.html_document import HtmlContext
+from hymt_local.documents.html_document import ReadingContext
 from hymt_local.documents.html_document import beside as html_beside
 from hymt_local.documents.html_document import unit_of as html_unit
 from hymt_local.documents.html_page import HtmlPage
@@ -27,11 +27,10 @@ from hymt_local.documents.markdown_blocks import (
     parse_blocks,
 )
 from hymt_local.documents.markdown_target import Grammar, InlineUnit, beside, inline_unit, raw_content, written
-from hymt_local.documents.patching import Patch, apply_patches
+from hymt_local.documents.patching import Patch, apply_patches, in_order
 from hymt_local.documents.text_encoding import DecodedText, decode
 from hymt_local.segment import Span, TokenGroup, UnitText
 
-CONTEXT_CHARACTERS = 300
 _NO_SAFE_FORM = "there is no way to write it that keeps the Markdown around it as it is"
 
 
@@ -92,7 +91,7 @@ class MarkdownDocument:
         fixed = self._html_patches(accepted, options)
         if not options.is_bilingual:
             self._reject_changes(patches, fixed, rejected)
-        text = apply_patches(self.lines.text, _in_order([*patches.values(), *fixed]))
+        text = apply_patches(self.lines.text, in_order([*patches.values(), *fixed]))
         return Merged(self.decoded.encode(text), rejected)
 
     def _patch(self, part: InlineUnit | FrontValue, target: str, options: MergeOptions) -> Patch | None:
@@ -145,7 +144,7 @@ class MarkdownDocument:
             n_suspects *= 2  # the number of parses stays small, whatever the engine wrote
 
     def _is_changed(self, patches: Sequence[Patch]) -> bool:
-        text = apply_patches(self.lines.text, _in_order(patches))
+        text = apply_patches(self.lines.text, in_order(patches))
         tokens, _ = _parsed(Lines.of(text), front_matter_end(text), self.grammar.markdown)
         return block_skeleton(tokens) != self.skeleton
 
@@ -165,7 +164,7 @@ def read_markdown(data: bytes) -> MarkdownDocument:
     grammar = Grammar(markdown, env)
     parts: dict[str, MarkdownPart] = {}
     units: list[Unit] = []
-    context = _Context()
+    context = ReadingContext()
     for part in _parts(decoded.text, tokens, lines, grammar):
         unit = _unit(part, f"u{len(units) + 1}", lines, context)
         parts[unit.id] = part
@@ -193,32 +192,13 @@ def _problem(target: str) -> str | None:
     return unwritable(target) or (None if target.strip() else "it is empty")
 
 
-def _in_order(patches: Sequence[Patch]) -> list[Patch]:
-    return sorted(patches, key=lambda patch: (patch.span.start, patch.span.end))
-
-
-class _Context:
-    """The heading and the text before a unit, for models that can use them."""
-
-    def __init__(self) -> None:
-        self.heading = self.before = ""
-
-    def of(self, part: InlineUnit) -> tuple[str, ...]:
-        """Return the context of a unit, and remember the unit for the next."""
-        if part.block.kind in (BlockKind.ATX, BlockKind.SETEXT):
-            self.heading, self.before = part.text[:CONTEXT_CHARACTERS], ""
-            return ()
-        context = tuple(text for text in (self.heading, self.before) if text)
-        self.before = part.text[-CONTEXT_CHARACTERS:]
-        return context
-
-
-def _unit(part: MarkdownPart, unit_id: str, lines: Lines, context: _Context) -> Unit:
+def _unit(part: MarkdownPart, unit_id: str, lines: Lines, context: ReadingContext) -> Unit:
     if isinstance(part, FrontValue):
         location = f"line {lines.number(part.span.start) + 1}"
         return Unit(unit_id, UnitText(part.text), location, note=part.key)
     if isinstance(part, PagePart):
         line = lines.number(part.offset + part.part.span.start) + 1
-        return html_unit(part.part, unit_id, line, HtmlContext())
-    text = UnitText(part.text, part.protected, frozenset({TokenGroup.TEXT}), context.of(part))
+        return html_unit(part.part, unit_id, line, ReadingContext())
+    around = context.of(part.text, is_heading=part.block.kind in (BlockKind.ATX, BlockKind.SETEXT))
+    text = UnitText(part.text, part.protected, frozenset({TokenGroup.TEXT}), around)
     return Unit(unit_id, text, f"line {part.block.line + 1}")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from hymt_local.segment import Span
@@ -14,6 +14,11 @@ class Patch:
 
     span: Span
     text: str
+
+
+def in_order(patches: Iterable[Patch]) -> list[Patch]:
+    """Return patches in the order of the text, as `apply_patches` wants them."""
+    return sorted(patches, key=lambda patch: (patch.span.start, patch.span.end))
 
 
 def apply_patches(text: str, patches: Sequence[Patch]) -> str:

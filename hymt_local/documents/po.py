@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from hymt_local.documents.base import Languages, Merged, MergeOptions, Unit
 from hymt_local.documents.cues import line_end_of
 from hymt_local.documents.example_number import number_spans, replace_number
-from hymt_local.documents.patching import Patch, apply_patches
+from hymt_local.documents.patching import Patch, apply_patches, in_order
 from hymt_local.documents.plural_forms import PluralForms, PluralSlot, parse_plural_forms, usual_plural_forms
 from hymt_local.documents.po_directives import FormatRules, count_directive, format_rules
 from hymt_local.documents.po_syntax import PoComment, PoEntry, PoHeader, PoStyle, header_of, parse_po, style_of
@@ -228,9 +228,9 @@ class PoDocument:
                 patches += self._entry_patches(slots[0].entry, values, marks_fuzzy=options.marks_fuzzy)
                 n_filled_plurals += slots[0].entry.source_plural is not None
         patches += self._header_patches(options, sets_forms=options.sets_metadata or n_filled_plurals > 0)
-        patches = _ordered(patches)
+        patches = in_order(patches)
         if patches and not apply_patches(self.decoded.text, patches).isascii():
-            patches = _ordered([*patches, *self._charset_patch()])
+            patches = in_order([*patches, *self._charset_patch()])
         return Merged(self.decoded.encode(apply_patches(self.decoded.text, patches)), rejected)
 
     def _by_entry(self) -> Iterator[list[_Slot]]:
@@ -305,10 +305,6 @@ class PoDocument:
         if position >= 0:
             start = span.start + position
             yield Patch(Span(start, start + len(match[1])), "UTF-8")
-
-
-def _ordered(patches: Sequence[Patch]) -> list[Patch]:
-    return sorted(patches, key=lambda patch: (patch.span.start, patch.span.end))
 
 
 def _fuzzy_patches(entry: PoEntry, line_end: str, *, is_fuzzy: bool) -> Iterator[Patch]:

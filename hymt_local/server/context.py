@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import msgspec
 from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
+from starlette.types import Receive
 
 from hymt_local.application import Application
 from hymt_local.client_keys import ClientFile
@@ -134,7 +135,7 @@ class ServerContext:
                 return flight
 
         with self.line.place(client):
-            return await while_connected(http, _gather([one(request) for request in requests]))
+            return await while_connected(http.receive, _gather([one(request) for request in requests]))
 
     def check_size(self, http: Request, requests: Sequence[TranslationRequest]) -> None:
         """Count the texts against the limits of server and client.
@@ -226,14 +227,14 @@ def decode_json(body: bytes, kind: type[T]) -> T:
         raise UsageError(f"the body is not what this address takes: {error}", hint="see /openapi.json") from error
 
 
-async def while_connected(http: Request, work: Awaitable[T]) -> T:
+async def while_connected(receive: Receive, work: Awaitable[T]) -> T:
     """Return what `work` returns, or cancel it when the client goes away. The body must have been read.
 
     Raises:
         ClientDisconnect: it has gone.
     """
     working = asyncio.ensure_future(work)
-    gone = asyncio.ensure_future(_until_gone(http))
+    gone = asyncio.ensure_future(_until_gone(receive))
     try:
         await asyncio.wait({working, gone}, return_when=asyncio.FIRST_COMPLETED)
         if working.done():
@@ -245,8 +246,8 @@ async def while_connected(http: Request, work: Awaitable[T]) -> T:
         await asyncio.gather(working, gone, return_exceptions=True)
 
 
-async def _until_gone(http: Request) -> None:
-    while (await http.receive())["type"] != "http.disconnect":
+async def _until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
         pass
 
 

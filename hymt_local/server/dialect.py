@@ -5,7 +5,7 @@ A dialect is a module that has these names; `server.dialects.DIALECTS` lists tho
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -13,7 +13,7 @@ from starlette.datastructures import Headers, QueryParams
 from starlette.responses import Response
 from starlette.routing import BaseRoute
 
-from hymt_local.errors import ErrorReport
+from hymt_local.errors import BusyError, ErrorReport, HymtError
 
 if TYPE_CHECKING:
     from hymt_local.server.context import ServerContext
@@ -55,6 +55,15 @@ class Dialect(Protocol):
 
     def error_response(self, report: ErrorReport, status: int) -> Response:
         """Return an error in the dialect's shape. `status` is the HTTP status unless the dialect knows a better one."""
+
+
+def refusal(error: HymtError, shape: Callable[[ErrorReport, int], Response]) -> Response:
+    """Return an error in the shape of a dialect; one that passes says when to come back."""
+    report = error.report()
+    response = shape(report, report.http_status)
+    if isinstance(error, BusyError):
+        response.headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
+    return response
 
 
 def dialect_of(path: str, dialects: Sequence[Dialect]) -> Dialect:

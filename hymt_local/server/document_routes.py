@@ -95,8 +95,7 @@ class DocumentRoutes:
             raise _NoResultError(
                 f"the document is not translated: it is {job.state}", hint="ask for its state, and come back"
             )
-        disposition = f"attachment; filename*=UTF-8''{quote(job.name)}"
-        return Response(job.result, media_type=BYTES, headers={"Content-Disposition": disposition})
+        return attachment(job.result, job.name)
 
     async def forget(self, http: Request) -> Response:
         """Cancel and drop one."""
@@ -115,6 +114,13 @@ def job_of(context: ServerContext, http: Request) -> DocumentJob:
     if job is None or not (client.is_owner or client.name == job.owner):
         raise _NoDocumentError("there is no such document (any more)", hint="they are kept for a quarter of an hour")
     return job
+
+
+def attachment(data: bytes, name: str) -> Response:
+    """Return a document for the client to save under its name."""
+    return Response(
+        data, media_type=BYTES, headers={"Content-Disposition": f"attachment; filename*=UTF-8''{quote(name)}"}
+    )
 
 
 class _NoDocumentError(UsageError):

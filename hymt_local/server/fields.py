@@ -99,8 +99,14 @@ def _kind_of(value: object) -> str:
     return names.get(type(value), "null" if value is None else "something else")
 
 
-def fields_in(credentials: Credentials) -> Mapping[str, Any]:
-    """Return the values of a request that is not let in yet; nothing when its body is neither JSON nor a form."""
+def token_in(credentials: Credentials, name: str) -> str | None:
+    """Return the text of this name in a request that is not let in yet; None when there is none."""
+    found = _fields_in(credentials).get(name)
+    return found if isinstance(found, str) else None
+
+
+def _fields_in(credentials: Credentials) -> Mapping[str, Any]:
+    """Return all values; those of the address alone when the body is neither JSON nor a form."""
     query = dict(credentials.query)
     body = credentials.body.lstrip()
     try:

@@ -164,11 +164,6 @@ class Flights:
         for flight in list(self._by_id.values()):
             flight.job.cancel()
 
-    async def wait_all(self) -> None:
-        """Wait until every flight has ended."""
-        if self._pumps:
-            await asyncio.wait(list(self._pumps))
-
     def _find(self, request: TranslationRequest) -> Flight | None:
         flight = self._by_request.get(_key(request))
         if flight is None or isinstance(flight.last, Finished):

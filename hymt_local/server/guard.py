@@ -25,7 +25,7 @@ from hymt_local.errors import (
 )
 from hymt_local.server.clients import Client
 from hymt_local.server.context import ServerContext, token_in_headers
-from hymt_local.server.dialect import Credentials, Dialect, dialect_of
+from hymt_local.server.dialect import Credentials, Dialect, dialect_of, refusal
 from hymt_local.server.request_log import RequestLine, RequestLog
 
 PUBLIC_PATHS = frozenset({"/", "/health", "/ready", "/openapi.json", "/favicon.ico", "/v1/session"})
@@ -211,10 +211,7 @@ class _Visit:
     async def _refuse(self, error: HymtError) -> None:
         if self.status != 499:
             return  # too late to say anything
-        report = error.report()
-        response = self.dialect.error_response(report, report.http_status)
-        if isinstance(error, BusyError):
-            response.headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
+        response = refusal(error, self.dialect.error_response)
         if isinstance(error, AccessError):
             response.headers.setdefault("WWW-Authenticate", "Bearer")
         if self._body.is_complete:

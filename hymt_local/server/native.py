@@ -172,7 +172,7 @@ class _Work:
             flight.owners.add(client)
             if not streams:
                 return json_response(_job_state(flight), status=202)
-            await while_connected(http, flight.grows(0, timeout_s=None))
+            await while_connected(http.receive, flight.grows(0, timeout_s=None))
             _raise_early_failure(flight)
             return EventStream(flight, stack.pop_all(), start=0, ping_s=self.context.limits.ping_s)
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from hymt_local.errors import HymtError, SegmentRejectedError, error_of
 from hymt_local.events import Event, Finished, SegmentDone, Started, TextDelta
-from hymt_local.segmenter import join_segments
+from hymt_local.segmenter import gap_after
 
 
 class OrderedText:
@@ -68,14 +66,8 @@ class OrderedText:
         """Return what stands between the current segment and the next, as the finished text will have it."""
         if self._started is None:
             return ""
-        segment, *following = self._started.segments[self._current : self._current + 2]
-        joined = join_segments(
-            [replace(segment, lead=""), *(replace(after, trail="") for after in following)],
-            [target, *("" for _ in following)],
-            source_lang=self._started.source_lang,
-            target_lang=self._started.target_lang,
-        )
-        return joined[len(target) :]
+        segments = self._started.segments[self._current : self._current + 2]
+        return gap_after(target, segments, source_lang=self._started.source_lang, target_lang=self._started.target_lang)
 
     def _say(self, text: str) -> None:
         if text:

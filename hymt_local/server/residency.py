@@ -7,7 +7,6 @@ import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-FOR_EVER_S = -1.0
 _logger = logging.getLogger(__name__)
 
 Unload = Callable[[str | None], tuple[str, ...]]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from hymt_local.event_stream import MEDIA_TYPE, PING, encode_event
 from hymt_local.events import Event
+from hymt_local.server.context import while_connected
 from hymt_local.server.flights import Flight
 
 HEADERS = {"X-Accel-Buffering": "no", "Cache-Control": "no-store"}
@@ -41,16 +42,8 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the end."""
         async with self._boarded:
-            sending = asyncio.ensure_future(self._send(send))
-            gone = asyncio.ensure_future(_until_gone(receive))
-            try:
-                await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
-                if sending.done():
-                    sending.result()
-            finally:
-                for task in (sending, gone):
-                    task.cancel()
-                await asyncio.gather(sending, gone, return_exceptions=True)
+            with suppress(ClientDisconnect):
+                await while_connected(receive, self._send(send))
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
@@ -68,8 +61,3 @@ class EventStream(Response):
                 return
             if not await self._flight.grows(index, timeout_s=self._ping_s):
                 await send({"type": "http.response.body", "body": PING, "more_body": True})
-
-
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from starlette.requests import Request
 
-from hymt_local.errors import InputEncodingError, error_of
+from hymt_local.errors import InputEncodingError
 from hymt_local.events import Finished, SegmentDone, Started, TokenUsage, TranslationRequest
-from hymt_local.server.context import ServerContext
+from hymt_local.server.context import ServerContext, complete_text
 from hymt_local.server.flights import Flight
 from hymt_local.server.tagged_text import MarkupRules, TaggedText, read_tagged
 from hymt_local.translator import UNDETERMINED
@@ -114,10 +114,8 @@ def _untouched(text: str, wish: Wish) -> Translated:
 def _landed(plan: _Plan, flight: Flight) -> Translated:
     finished = flight.last
     assert isinstance(finished, Finished)
-    for failed in finished.failed:
-        if failed.error is not None:
-            raise error_of(failed.error)
-    text = finished.text if plan.tagged is None else plan.tagged.joined(_targets(flight))
+    whole = complete_text(finished)
+    text = whole if plan.tagged is None else plan.tagged.joined(_targets(flight))
     started = next(event for event in flight.events if isinstance(event, Started))
     return Translated(
         text=text,

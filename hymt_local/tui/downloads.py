@@ -208,11 +208,10 @@ def download_label(state: Download, wording: Wording) -> str:
 
 def duration_text(seconds: float) -> str:
     """Return a duration as people say it."""
-    if seconds < 60:
+    if seconds < 59.5:
         return f"{seconds:.0f} s"
-    if seconds < 3600:
-        return f"{seconds / 60:.0f} min"
-    return f"{seconds // 3600:.0f} h {seconds % 3600 / 60:.0f} min"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
 
 
 def size_text(size_bytes: int | None) -> str:

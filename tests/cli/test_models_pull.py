@@ -317,7 +317,18 @@ def test_without_a_terminal_each_reason_for_waiting_is_told_once(capsys: pytest.
     assert tuple(capsys.readouterr()) == ("", told)
 
 
-@pytest.mark.parametrize(("seconds", "text"), [(0.4, "0 s"), (59, "59 s"), (61, "1 min"), (7500, "2 h 5 min")])
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "0 s"),
+        (59, "59 s"),
+        (59.7, "1 min"),
+        (61, "1 min"),
+        (3599, "1 h 0 min"),
+        (7199, "2 h 0 min"),
+        (7500, "2 h 5 min"),
+    ],
+)
 def test_durations_are_rounded(seconds: float, text: str) -> None:
     assert duration_text(seconds) == text
 

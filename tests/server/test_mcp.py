@@ -130,6 +130,17 @@ async def test_check_finds_a_lost_placeholder_and_praises_nothing() -> None:
     assert good.structured_content == {"is_sound": True, "findings": []}
 
 
+async def test_check_detects_the_language_of_the_source() -> None:
+    source = "The committee has decided that all of the members must be informed about the new rules before the end."
+    asked = {"source": f"{source} Nobody may vote without them.", "target": "Oui, c’est ça.", "target_lang": "fr"}
+    async with connected(echo_service()) as client:
+        told = await client.call_tool("check", {**asked, "source_lang": "en"})
+        detected = await client.call_tool("check", asked)
+    assert told.structured_content is not None
+    assert [each["code"] for each in told.structured_content["findings"]] == ["ratio"]
+    assert detected.structured_content == told.structured_content
+
+
 async def test_languages_are_those_of_the_model() -> None:
     async with connected(echo_service()) as client:
         result = await client.call_tool("languages", {})

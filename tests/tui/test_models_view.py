@@ -222,4 +222,4 @@ def test_the_label_of_a_download_has_amount_rate_and_time() -> None:
     moving = replace(state, rate_bytes_per_s=12_300_000.0, eta_s=276.0)
     assert download_label(moving, wording) == "1.20 / 4.60 GB · 12.3 MB/s · 5 min left"
     assert download_label(replace(state, waiting="status 503"), wording) == "status 503"
-    assert (duration_text(59), duration_text(7500)) == ("59 s", "2 h 5 min")
+    assert [duration_text(seconds) for seconds in (59, 7199, 7500)] == ["59 s", "2 h 0 min", "2 h 5 min"]

@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any
-from urllib.parse import quote
 
 from starlette.datastructures import FormData
 from starlette.requests import Request
@@ -21,9 +20,9 @@ from hymt_local.language import get_language
 from hymt_local.server.codes import Codes
 from hymt_local.server.context import ServerContext
 from hymt_local.server.dialect import Credentials
-from hymt_local.server.document_routes import job_of, receive_document
+from hymt_local.server.document_routes import attachment, job_of, receive_document
 from hymt_local.server.documents import DocumentJob
-from hymt_local.server.fields import fields_in, read_fields, text_of, texts_of
+from hymt_local.server.fields import read_fields, text_of, texts_of, token_in
 from hymt_local.server.native import json_response
 from hymt_local.server.tagged_text import HTML_IGNORED, HTML_SPLITTING, MarkupRules
 from hymt_local.server.texts import Translated, Wish, translate_texts
@@ -51,8 +50,7 @@ _STATUS = {401: 403, 422: 400, 499: 503, 500: 500, 502: 503, 507: 503}
 
 def token_of(credentials: Credentials) -> str | None:
     """Return the old parameter `auth_key`."""
-    found = fields_in(credentials).get("auth_key")
-    return found if isinstance(found, str) else None
+    return token_in(credentials, "auth_key")
 
 
 def error_response(report: ErrorReport, status: int) -> Response:
@@ -220,8 +218,7 @@ def _document_result(context: ServerContext, job: DocumentJob) -> Response:
     if job.result is None:
         return error_response(UsageError("Document is not ready", hint="ask for its status").report(), 503)
     context.documents.forget(job)
-    disposition = f"attachment; filename*=UTF-8''{quote(job.name)}"
-    return Response(job.result, media_type="application/octet-stream", headers={"Content-Disposition": disposition})
+    return attachment(job.result, job.name)
 
 
 def _asks_targets(fields: Mapping[str, Any]) -> bool:

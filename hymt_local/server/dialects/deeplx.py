@@ -35,8 +35,7 @@ def token_of(credentials: Credentials) -> str | None:
 def error_response(report: ErrorReport, status: int) -> Response:
     """Return `{"code", "message"}`."""
     status = 503 if status == 499 else status
-    message = f"{report.message} ({report.hint})" if report.hint else report.message
-    return json_response({"code": status, "message": message}, status=status)
+    return json_response({"code": status, "message": report.text}, status=status)
 
 
 def routes(context: ServerContext) -> Sequence[BaseRoute]:

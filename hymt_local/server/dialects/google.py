@@ -12,7 +12,7 @@ from hymt_local.errors import ErrorReport, UsageError
 from hymt_local.server.codes import Codes
 from hymt_local.server.context import ServerContext
 from hymt_local.server.dialect import Credentials
-from hymt_local.server.fields import fields_in, read_fields, text_of, texts_of
+from hymt_local.server.fields import read_fields, text_of, texts_of, token_in
 from hymt_local.server.native import json_response
 from hymt_local.server.tagged_text import HTML_RULES
 from hymt_local.server.texts import Wish, translate_texts
@@ -25,16 +25,14 @@ CODES = Codes(answered={"zh": "zh-CN", "zh-Hant": "zh-TW"})
 
 def token_of(credentials: Credentials) -> str | None:
     """Return `key`, which its clients write into the address."""
-    found = fields_in(credentials).get("key")
-    return found if isinstance(found, str) else None
+    return token_in(credentials, "key")
 
 
 def error_response(report: ErrorReport, status: int) -> Response:
     """Return `{"error": {"code", "message", "errors"}}`; a wrong key is 403 there."""
     status = {401: 403, 422: 400, 499: 503}.get(status, status)
-    message = f"{report.message} ({report.hint})" if report.hint else report.message
-    inner = [{"message": message, "domain": "global", "reason": report.code}]
-    return json_response({"error": {"code": status, "message": message, "errors": inner}}, status=status)
+    inner = [{"message": report.text, "domain": "global", "reason": report.code}]
+    return json_response({"error": {"code": status, "message": report.text, "errors": inner}}, status=status)
 
 
 def routes(context: ServerContext) -> Sequence[BaseRoute]:

@@ -30,8 +30,7 @@ def token_of(credentials: Credentials) -> str | None:
 
 def error_response(report: ErrorReport, status: int) -> Response:
     """Return `{"message"}`, which the extension shows."""
-    message = f"{report.message} ({report.hint})" if report.hint else report.message
-    return json_response({"message": message}, status=503 if status == 499 else status)
+    return json_response({"message": report.text}, status=503 if status == 499 else status)
 
 
 def routes(context: ServerContext) -> Sequence[BaseRoute]:

@@ -21,9 +21,9 @@ from hymt_local.language import get_language
 from hymt_local.server.codes import Codes
 from hymt_local.server.context import ServerContext, while_connected
 from hymt_local.server.dialect import Credentials
-from hymt_local.server.document_routes import job_of, receive_document
+from hymt_local.server.document_routes import attachment, job_of, receive_document
 from hymt_local.server.documents import DocumentJob
-from hymt_local.server.fields import fields_in, read_fields, text_of, texts_of
+from hymt_local.server.fields import read_fields, text_of, texts_of, token_in
 from hymt_local.server.native import json_response
 from hymt_local.server.tagged_text import HTML_RULES
 from hymt_local.server.texts import Translated, Wish, translate_texts
@@ -45,13 +45,12 @@ _LOOKS_LIKE_HTML = re.compile(
 
 def token_of(credentials: Credentials) -> str | None:
     """Return `api_key` of the body, else of the address."""
-    found = fields_in(credentials).get("api_key")
-    return found if isinstance(found, str) else None
+    return token_in(credentials, "api_key")
 
 
 def error_response(report: ErrorReport, status: int) -> Response:
     """Return `{"error": text}`; a key that is missing or wrong is 403 here."""
-    return json_response({"error": _text_of(report)}, status={401: 403, 422: 400, 499: 500}.get(status, status))
+    return json_response({"error": report.text}, status={401: 403, 422: 400, 499: 500}.get(status, status))
 
 
 def routes(context: ServerContext) -> Sequence[BaseRoute]:
@@ -132,7 +131,7 @@ async def _translate_file(context: ServerContext, http: Request) -> Response:
     """Wait for a document; the answer says where it lies. One whose client goes away is forgotten."""
     job = await receive_document(context, http, options_of=_document_options)
     try:
-        await while_connected(http, job.ended.wait())
+        await while_connected(http.receive, job.ended.wait())
     except ClientDisconnect:
         context.documents.forget(job)
         raise
@@ -153,12 +152,7 @@ def _document_options(form: FormData) -> DocumentOptions:
 def _download(job: DocumentJob) -> Response:
     if job.result is None:
         raise UsageError("the document is not translated yet")
-    disposition = f"attachment; filename*=UTF-8''{quote(job.name)}"
-    return Response(job.result, media_type="application/octet-stream", headers={"Content-Disposition": disposition})
-
-
-def _text_of(report: ErrorReport) -> str:
-    return f"{report.message} ({report.hint})" if report.hint else report.message
+    return attachment(job.result, job.name)
 
 
 def _missing(name: str) -> UsageError:

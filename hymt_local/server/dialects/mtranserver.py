@@ -34,8 +34,7 @@ def token_of(credentials: Credentials) -> str | None:
 
 def error_response(report: ErrorReport, status: int) -> Response:
     """Return `{"error", "message"}`: one for each of the two servers."""
-    message = f"{report.message} ({report.hint})" if report.hint else report.message
-    return json_response({"error": message, "message": message}, status=503 if status == 499 else status)
+    return json_response({"error": report.text, "message": report.text}, status=503 if status == 499 else status)
 
 
 def routes(context: ServerContext) -> Sequence[BaseRoute]:

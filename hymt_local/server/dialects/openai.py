@@ -210,7 +210,7 @@ async def _stream(context: ServerContext, http: Request, request: TranslationReq
         client = client_of(http)
         stack.callback(context.line.enter(client))
         flight = await stack.enter_async_context(context.flights.board(request, client=client.name))
-        await while_connected(http, _until_sure(flight))
+        await while_connected(http.receive, _until_sure(flight))
         if isinstance(flight.last, Failed):
             raise error_of(flight.last.error)
         return _ChatStream(flight, stack.pop_all(), chunks=chunks, ping_s=context.limits.ping_s)
@@ -347,8 +347,7 @@ def _usage(prompt_tokens: int, output_tokens: int) -> dict[str, int]:
 def _error(report: ErrorReport, status: int) -> dict[str, dict[str, str | None]]:
     kinds = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
     kind = kinds.get(status, "invalid_request_error" if status < 500 else "server_error")
-    message = f"{report.message} ({report.hint})" if report.hint else report.message
-    return {"error": {"message": message, "type": kind, "param": None, "code": report.code}}
+    return {"error": {"message": report.text, "type": kind, "param": None, "code": report.code}}
 
 
 def _models(context: ServerContext) -> list[dict[str, object]]:

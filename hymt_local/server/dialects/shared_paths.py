@@ -9,9 +9,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from hymt_local.errors import BusyError, ErrorReport, HymtError
+from hymt_local.errors import ErrorReport, HymtError
 from hymt_local.server.context import ServerContext
-from hymt_local.server.dialect import Credentials
+from hymt_local.server.dialect import Credentials, refusal
 from hymt_local.server.dialects import deeplx, libretranslate, mtranserver
 from hymt_local.server.fields import read_fields
 from hymt_local.server.native import json_response
@@ -31,9 +31,8 @@ def token_of(credentials: Credentials) -> str | None:
 
 def error_response(report: ErrorReport, status: int) -> Response:
     """Return an error that every one of these dialects can read, for requests that are refused before they are read."""
-    message = f"{report.message} ({report.hint})" if report.hint else report.message
     status = {401: 403, 499: 503}.get(status, status)
-    return json_response({"error": message, "code": status, "message": message}, status=status)
+    return json_response({"error": report.text, "code": status, "message": report.text}, status=status)
 
 
 def routes(context: ServerContext) -> Sequence[BaseRoute]:
@@ -63,8 +62,4 @@ async def _answered(
     try:
         return await answer(context, http, fields)
     except HymtError as error:
-        report = error.report()
-        response = shape(report, report.http_status)
-        if isinstance(error, BusyError):
-            response.headers["Retry-After"] = str(max(1, round(error.retry_after_s)))
-        return response
+        return refusal(error, shape)
