@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -269,7 +270,7 @@ class SegmentGenerator:
                 return _Fixed(0, ())
             template = (await self._tokenize([self._prompt("", form)]))[0]
             probes = await self._tokenize([self._prompt(text, form) for text in _PROBES]) if template else [()]
-            self._fixed[form] = _Fixed(len(template), _common_beginning(probes))
+            self._fixed[form] = _Fixed(len(template), tuple(os.path.commonprefix(probes)))
         return self._fixed[form]
 
     def _prompt(self, text: str, form: _Form, *, context: str = "") -> Prompt:
@@ -648,14 +649,6 @@ def _retried(refused: Sequence[Answer]) -> list[Finding]:
         for answer in refused
         if answer.error
     ]
-
-
-def _common_beginning(prompts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
-    first, last = min(prompts), max(prompts)
-    n_common = next(
-        (n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last))
-    )
-    return first[:n_common]
 
 
 @dataclass(slots=True)
