@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from hymt_local.installed import ModelStore
     from hymt_local.paths import Paths
 
+_LONG_S = 300.0
+"""A conversion that takes longer says so before it begins."""
+
 
 @click.command("convert", cls=CommandWithSubcommands)
 @click.argument("source")
@@ -89,6 +92,7 @@ def _run(
     """Plan, and unless it is only to be shown, run the plan and register what came out."""
     from hymt_convert.checkpoint import find_origin
     from hymt_convert.conversion import ConversionRequest, plan_conversion, run_conversion, type_names
+    from hymt_convert.duration import Machine, describe_seconds, expected_seconds
     from hymt_convert.quantize import tensor_type_rule
     from hymt_convert.source import HubSource, parse_source
     from hymt_local.catalog import load_catalog
@@ -111,9 +115,14 @@ def _run(
     plan = plan_conversion(ConversionRequest(folder, target, source_id=source_id, catalog=catalog, **options))
     if output_folder is None and plan.identity.spec is None:
         plan = plan.moved_to(Path())
+    machine = Machine.this(plan.request.threads)
+    seconds = expected_seconds(plan, machine)
     _show_notes(plan, has_shown_licence=isinstance(named, HubSource) and named.spec is not None)
     if dry_run:
-        return _plan_table(plan)
+        steps = {step: round(value) for step, value in seconds.items()}
+        return {**_plan_table(plan), "expected_s": steps, "time": describe_seconds(seconds, machine)}
+    if sum(seconds.values()) > _LONG_S:
+        _note(f"this takes {describe_seconds(seconds, machine)}; after an interrupt the same command goes on")
     report = run_conversion(plan, on_progress=bar.show)
     _warn_of_fallbacks(report)
     _warn_of_checks(report)
@@ -235,7 +244,7 @@ def _lines(table: dict[str, object]) -> Iterable[str]:
                 yield _file_line(file)
         elif key == "quality" and isinstance(value, list):
             yield from quality_lines(value)
-        elif value is not None and key not in ("sound", "verification"):
+        elif value is not None and key not in ("sound", "verification", "expected_s"):
             yield f"{key}: {value}"
 
 

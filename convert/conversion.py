@@ -31,12 +31,13 @@ from hymt_convert.known_models import (
     with_chat_template,
 )
 from hymt_convert.passages import passages
+from hymt_convert.progress import OnProgress, Progress
 from hymt_convert.quality import Quality, measure_quality
 from hymt_convert.quantize import TensorTypeRule, check_rules, quantization_name, quantize_file
 from hymt_convert.safetensors_file import CheckpointTensor
 from hymt_convert.verify import VerifyReport, check_file, verify_file
 from hymt_convert.vocabulary import Vocabulary, read_vocabulary
-from hymt_convert.workspace import Workspace, open_workspace, written_bytes
+from hymt_convert.workspace import IMATRIX_STATE, Workspace, open_workspace, written_bytes
 from hymt_local import __version__
 from hymt_local.catalog import Catalog
 from hymt_local.errors import StoreError, UsageError
@@ -105,6 +106,17 @@ class ConversionPlan:
         """Where an importance matrix is written that is computed."""
         return self.request.output_folder / f"{self.name}-imatrix.gguf"
 
+    @property
+    def measures_quality(self) -> bool:
+        """Whether quantizations are compared with the unquantized file: when that is asked for, or is kept anyway."""
+        is_quantized = any(kind not in FLOAT_FILE_TYPES for kind in self.outputs)
+        is_wanted = self.request.quality or (self.request.verify and self.base_type in self.outputs)
+        return is_quantized and is_wanted
+
+    def output_bytes(self, kind: str) -> int:
+        """Return the size of one file, an upper bound."""
+        return _output_bytes(self.model, kind)
+
     def moved_to(self, folder: Path) -> ConversionPlan:
         """Return the same plan with another output folder."""
         outputs = {kind: folder / path.name for kind, path in self.outputs.items()}
@@ -114,19 +126,6 @@ class ConversionPlan:
     def warnings(self) -> tuple[str, ...]:
         """What the user should know before it is run; one line each."""
         return (*self.identity.warnings, *self.model.warnings, *self.vocabulary.warnings)
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far the step at hand is."""
-
-    step: str
-    done: int
-    total: int
-    unit: str
-    """`bytes`, `tensors`, `tokens` or `texts`."""
-    resumed: int = 0
-    """What an earlier run had done: it took no time in this one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,9 +151,6 @@ class ConversionReport:
     """One for each file when asked for."""
     qualities: tuple[Quality, ...] = ()
     """One for each quantization when asked for, against the unquantized file."""
-
-
-OnProgress = Callable[[Progress], None]
 
 
 def plan_conversion(request: ConversionRequest) -> ConversionPlan:
@@ -212,7 +208,7 @@ def run_conversion(plan: ConversionPlan, *, on_progress: OnProgress | None = Non
             base = run.base_file()
             imatrix = run.imatrix(base)
             files |= {kind: run.quantize(base, kind, imatrix) for kind in quantized}
-            if plan.request.quality or (plan.request.verify and base == plan.outputs.get(plan.base_type)):
+            if plan.measures_quality:
                 qualities = run.measure(base, [files[kind].path for kind in quantized])
         finished = tuple(files[kind] for kind in plan.outputs)
         verifications = tuple(run.verify(file.path) for file in finished) if plan.request.verify else ()
@@ -318,18 +314,17 @@ def _check_quantizing(request: ConversionRequest, model: ModelPlan) -> None:
 
 
 def _estimate(model: ModelPlan, quantizations: tuple[str, ...], base_type: FloatType) -> int:
-    total = 0
-    for kind in quantizations:
-        if kind in FLOAT_FILE_TYPES:
-            total += stored_bytes(model.tensors, cast("FloatType", kind))
-        else:
-            prefix = kind.split("_", maxsplit=1)[0]
-            bits = _BITS_PER_WEIGHT.get(prefix, 4.0)
-            total += int(sum(plan.element_count for plan in model.tensors) * bits / 8)
-        total += HEADER_ALLOWANCE_BYTES
+    total = sum(_output_bytes(model, kind) for kind in quantizations)
     if base_type not in quantizations and any(kind not in FLOAT_FILE_TYPES for kind in quantizations):
         total += stored_bytes(model.tensors, base_type) + HEADER_ALLOWANCE_BYTES
     return total
+
+
+def _output_bytes(model: ModelPlan, kind: str) -> int:
+    if kind in FLOAT_FILE_TYPES:
+        return stored_bytes(model.tensors, cast("FloatType", kind)) + HEADER_ALLOWANCE_BYTES
+    bits = _BITS_PER_WEIGHT.get(kind.split("_", maxsplit=1)[0], 4.0)
+    return int(sum(plan.element_count for plan in model.tensors) * bits / 8) + HEADER_ALLOWANCE_BYTES
 
 
 def _make_folder(folder: Path) -> None:
@@ -368,7 +363,8 @@ class _Run:
         if self.workspace.finished_output("imatrix", path) is None:
             run_isolated(
                 make_imatrix, base, path, self.plan.identity.spec,
-                threads=self.plan.request.threads, on_step=self._steps("computing the importance matrix", "tokens"),
+                threads=self.plan.request.threads, state_file=self.workspace.folder / IMATRIX_STATE,
+                on_step=self._steps("computing the importance matrix", "tokens"),
             )  # fmt: skip
             self.workspace.output_finished("imatrix", path, fallbacks={})
         return path
@@ -385,14 +381,17 @@ class _Run:
         make_passages = functools.partial(passages, spec=self.plan.identity.spec, part="evaluation")
         return run_isolated(
             measure_quality, base, files, make_passages,
-            threads=self.plan.request.threads, on_step=self._steps("measuring the quantizations", "texts"),
+            threads=self.plan.request.threads, on_step=self.report,
         )  # fmt: skip
 
     def verify(self, path: Path) -> VerifyReport:
         """Look at a finished file."""
         request = self.plan.request
         spec, was_asked = self.plan.identity.spec, request.catalog is not None
-        return verify_file(path, spec=spec, by_name=not was_asked, checkpoint=request.source, threads=request.threads)
+        return verify_file(
+            path, spec=spec, by_name=not was_asked, checkpoint=request.source,
+            threads=request.threads, on_progress=self.report,
+        )  # fmt: skip
 
     def _steps(self, step: str, unit: str) -> Callable[[int, int], None]:
         def advance(done: int, total: int) -> None:

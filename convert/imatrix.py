@@ -6,11 +6,13 @@ names and file format are those of llama.cpp's own `llama-imatrix`, so that eith
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hymt_convert import imatrix_state
 from hymt_convert.ggml_graph import GraphReader, MatrixProduct
 from hymt_convert.gguf_writer import replacing
 from hymt_convert.passages import DATASET, Tokenizer, passages
@@ -28,6 +30,8 @@ CHUNK_TOKENS = 512
 """Tokens computed at once: the more, the fewer passes over the weights. 512 is also `llama-imatrix`'s own default."""
 MAX_SEQUENCES = 64
 """Texts computed at once; llama.cpp allows 256."""
+KEEP_S = 30.0
+"""At most so much has to be computed again after an interrupt, and the batch at hand."""
 _SMALLEST_BATCH = 16
 """Products of fewer rows are left out, as by `llama-imatrix`."""
 _SUMS, _COUNTS = ".in_sum2", ".counts"
@@ -100,6 +104,7 @@ def compute_imatrix(
     dataset: str,
     threads: int | None = None,
     chunk_tokens: int = CHUNK_TOKENS,
+    state_file: Path | None = None,
     on_step: OnStep | None = None,
 ) -> ImportanceMatrix:
     """Read texts with a model and return the sums.
@@ -110,6 +115,8 @@ def compute_imatrix(
         dataset: Words for what the texts are.
         threads: None for one per core.
         chunk_tokens: Tokens computed at once; texts are cut to this length.
+        state_file: Where the sums are kept meanwhile: after an interrupt it goes on with what this file holds, and the
+            result is the same to the bit. It belongs to this model file alone, and stays.
         on_step: Progress, called on this thread.
 
     Raises:
@@ -124,12 +131,14 @@ def compute_imatrix(
         model_file, context_length=chunk_tokens, threads=threads, sequences=MAX_SEQUENCES, on_node=collector
     ) as model:
         batches = list(_packed(make_texts(model), chunk_tokens))
-        done, total = 0, sum(len(tokens) for batch in batches for tokens in batch)
-        for batch in batches:
+        sizes = [sum(map(len, batch)) for batch in batches]
+        n_done = collector.take_over(state_file, batches)
+        report = on_step or (lambda done, total: None)
+        report(sum(sizes[:n_done]), sum(sizes))
+        for number, batch in enumerate(batches[n_done:], start=n_done + 1):
             _read(model, batch, collector)
-            done += sum(map(len, batch))
-            if on_step is not None:
-                on_step(done, total)
+            collector.keep(state_file, batches, number)
+            report(sum(sizes[:number]), sum(sizes))
     entries = collector.entries()
     if not entries:
         raise UsageError("the calibration text is too short", hint=f"At least {_SMALLEST_BATCH} tokens are needed.")
@@ -143,6 +152,7 @@ def make_imatrix(
     spec: ModelSpec | None,
     *,
     threads: int | None = None,
+    state_file: Path | None = None,
     on_step: OnStep | None = None,
 ) -> None:
     """Read the calibration sentences with a model and write the matrix (raises what both do).
@@ -153,7 +163,9 @@ def make_imatrix(
     def make_texts(tokenizer: Tokenizer) -> list[tuple[int, ...]]:
         return [passage.tokens for passage in passages(tokenizer, spec, "calibration")]
 
-    matrix = compute_imatrix(model_file, make_texts, dataset=DATASET, threads=threads, on_step=on_step)
+    matrix = compute_imatrix(
+        model_file, make_texts, dataset=DATASET, threads=threads, state_file=state_file, on_step=on_step
+    )
     write_imatrix(target, matrix)
 
 
@@ -291,6 +303,7 @@ class _Collector:
         self._graph = GraphReader()
         self._sums: dict[str, NDArray[np.float64]] = {}
         self._counts: dict[str, NDArray[np.float64]] = {}
+        self._kept_at = time.monotonic()
         self.failure: BaseException | None = None
 
     def __call__(self, address: int, is_question: bool, user_data: object) -> bool:
@@ -305,6 +318,21 @@ class _Collector:
             self.failure = error
             return False
         return True
+
+    def take_over(self, path: Path | None, batches: Sequence[Sequence[Sequence[int]]]) -> int:
+        """Go on with sums of the same texts; returns how many batches are in them."""
+        state = imatrix_state.read(path, batches) if path is not None else None
+        if state is None:
+            return 0
+        self._sums, self._counts = state.sums, state.counts
+        return state.n_batches
+
+    def keep(self, path: Path | None, batches: Sequence[Sequence[Sequence[int]]], n_batches: int) -> None:
+        """Write the sums, now and then."""
+        if path is None or time.monotonic() - self._kept_at < KEEP_S:
+            return
+        imatrix_state.write(path, batches, imatrix_state.State(self._sums, self._counts, n_batches))
+        self._kept_at = time.monotonic()
 
     def entries(self) -> dict[str, Importance]:
         """Return the sums so far."""

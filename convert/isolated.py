@@ -23,8 +23,6 @@ _T = TypeVar("_T")
 _PROGRESS, _RESULT, _ERROR = "progress", "result", "error"
 _LAST_BYTES = 4096
 
-OnStep = Callable[[int, int], None]
-
 
 def run_isolated(function: Callable[_P, _T], /, *arguments: _P.args, **options: _P.kwargs) -> _T:
     """Call a function of a module in a child process and return what it returns.

@@ -5,11 +5,12 @@ Call `probe_file` through `isolated.run_isolated`: a strange file can end the pr
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from hymt_convert.passages import end_ids
+from hymt_convert.progress import OnProgress, Progress
 from hymt_convert.reference_model import ReferenceModel
 from hymt_local.catalog import ModelSpec
 from hymt_local.engine.gguf_file import read_header
@@ -23,6 +24,8 @@ SMOKE_TEXTS = (("en", "zh", "Good morning."), ("zh", "en", "谢谢。"), ("en", 
 _CONTEXT_TOKENS = 512
 _MAX_LOGITS = 64
 _ANSWER_TOKENS = 32
+_LOADED, _READ = 1, 2
+"""Passes over the weights before the first token of a translation: loading, and reading a text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,13 @@ class Probe:
 
 
 def probe_file(
-    path: Path, spec: ModelSpec | None, texts: Sequence[str], *, threads: int | None = None, check_weights: bool = True
+    path: Path,
+    spec: ModelSpec | None,
+    texts: Sequence[str],
+    *,
+    threads: int | None = None,
+    check_weights: bool = True,
+    on_step: OnProgress | None = None,
 ) -> Probe:
     """Load a file and try it.
 
@@ -61,6 +70,7 @@ def probe_file(
         texts: To be tokenized; control-token text in them must stay text.
         threads: None for one per core.
         check_weights: Read all weights and look for those that are not numbers.
+        on_step: Progress, in passes over the weights.
 
     Raises:
         ModelFileError: a weight or a prediction is not a number.
@@ -68,6 +78,12 @@ def probe_file(
         EngineError: llama.cpp cannot load or run it.
     """
     check_supported(read_header(path))
+
+    def advance(n_passes: int) -> None:
+        if on_step is not None:
+            on_step(Progress(f"checking {path.name}", n_passes, _READ + _ANSWER_TOKENS, "passes"))
+
+    advance(0)
     with ReferenceModel(
         path,
         context_length=_CONTEXT_TOKENS,
@@ -76,15 +92,17 @@ def probe_file(
         sequences=len(SMOKE_TEXTS),
         check_weights=check_weights,
     ) as model:
+        advance(_LOADED)
         ids = tuple(tuple(_tokenized(model, text)) for text in texts)
         controls = frozenset(model.control_tokens.values())
         pairs = [(text, model.text(tokens)) for text, tokens in zip(texts, ids, strict=True)]
         _check_numbers(model, ids)
+        advance(_READ)
         return Probe(
             token_ids=ids,
             changed_texts=tuple((text, back) for text, back in pairs if back.strip(" ") != text.strip(" ")),
             control_texts=tuple(text for text, tokens in zip(texts, ids, strict=True) if controls & set(tokens)),
-            translations=_translations(model, spec) if spec is not None else (),
+            translations=_translations(model, spec, lambda n_tokens: advance(_READ + n_tokens)) if spec else (),
         )
 
 
@@ -100,12 +118,15 @@ def _check_numbers(model: ReferenceModel, ids: Sequence[Sequence[int]]) -> None:
         raise ModelFileError(f"{model.name} predicts something that is not a number", hint="Its weights are damaged.")
 
 
-def _translations(model: ReferenceModel, spec: ModelSpec) -> tuple[Translation, ...]:
+def _translations(model: ReferenceModel, spec: ModelSpec, on_token: Callable[[int], None]) -> tuple[Translation, ...]:
     wanted = [text for text in SMOKE_TEXTS if {text[0], text[1]} <= set(spec.full_languages)]
     if not wanted:
         return ()
     answers = model.answers(
-        [_prompt(model, spec, *text) for text in wanted], end_ids=end_ids(model, spec), max_tokens=_ANSWER_TOKENS
+        [_prompt(model, spec, *text) for text in wanted],
+        end_ids=end_ids(model, spec),
+        max_tokens=_ANSWER_TOKENS,
+        on_token=on_token,
     )
     return tuple(
         Translation(*text, model.text(answer), is_ended=len(answer) < _ANSWER_TOKENS)

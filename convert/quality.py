@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hymt_convert.passages import Passage, Tokenizer
+from hymt_convert.progress import OnProgress, Progress
 from hymt_convert.reference_model import ReferenceModel, Span
 from hymt_convert.verify import quantization_label
-from hymt_local.engine.gguf_file import read_header
+from hymt_local.engine.gguf_file import GgufHeader, read_header
 from hymt_local.engine.gguf_support import check_supported
 from hymt_local.errors import ModelFileError, UsageError
 
@@ -27,18 +28,20 @@ if TYPE_CHECKING:
 
 CHUNK_TOKENS = 512
 """Tokens of all passages that are computed at once."""
-MAX_SEQUENCES = 8
+MAX_SEQUENCES = 16
+"""Passages that are computed at once."""
 MAX_LOGITS = 256
 """Predictions that are held at once: 125 MiB for the largest vocabulary, for each file."""
+MAX_TRANSLATIONS = 40
+"""Prompts that are translated: one in each language. All are answered at once, because each token of an answer takes a
+pass over all weights, which for a file larger than the memory is a pass over the disk."""
 ANSWER_TOKENS = 64
 """Longest translation that is compared by chrF."""
 BLOCK_ROWS = 32
 """Distributions that are held in double precision at once: 32 MiB for the largest vocabulary."""
+_COMPARING = "comparing predictions"
 CHRF_ORDER = 6
 CHRF_BETA = 2
-
-OnStep = Callable[[int, int], None]
-"""Told how many passages are done, of how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +77,12 @@ def measure_quality(
     make_passages: Callable[[Tokenizer], Sequence[Passage]],
     *,
     threads: int | None = None,
-    on_step: OnStep | None = None,
+    on_step: OnProgress | None = None,
 ) -> list[Quality]:
     """Compare files with the unquantized file that they were made from.
 
-    All files are mapped at once and read passage by passage, so that no distribution has to be kept.
+    All files are mapped at once and read passage by passage, so that no distribution has to be kept. Then one after
+    another translates.
 
     Args:
         reference: The unquantized file.
@@ -96,17 +100,16 @@ def measure_quality(
     headers = [read_header(path) for path in (reference, *candidates)]
     for header in headers:
         check_supported(header)
+    report = on_step or (lambda progress: None)
     with contextlib.ExitStack() as stack:
         models = [stack.enter_context(_open(header.path, threads)) for header in headers]
         passages = make_passages(models[0])
         _check_comparable(models, headers[0].path, candidates, passages)
         comparisons = [_Comparison() for _ in candidates]
-        done = 0
-        for batch in _batches(passages):
-            _compare_batch(models, batch, comparisons)
-            done += len(batch)
-            if on_step is not None:
-                on_step(done, len(passages))
+        _compare_predictions(models, passages, comparisons, report)
+    reference_texts, *texts = _all_translations(headers, passages, threads, report)
+    for comparison, own_texts in zip(comparisons, texts, strict=True):
+        comparison.texts, comparison.reference_texts = own_texts, reference_texts
     return [
         comparison.quality(header.path, quantization_label(header), header.size_bytes)
         for comparison, header in zip(comparisons, headers[1:], strict=True)
@@ -199,12 +202,9 @@ class _Comparison:
 
 
 def _open(path: Path, threads: int | None) -> ReferenceModel:
-    # Room for the passages and for the translations that are made of their prompts.
-    room = CHUNK_TOKENS + MAX_SEQUENCES * ANSWER_TOKENS
     return ReferenceModel(
         path,
-        context_length=room,
-        batch_tokens=CHUNK_TOKENS,
+        context_length=CHUNK_TOKENS,
         max_logits=MAX_LOGITS,
         threads=threads,
         sequences=MAX_SEQUENCES,
@@ -242,18 +242,28 @@ def _fits(batch: Sequence[Passage]) -> bool:
     return len(batch) <= MAX_SEQUENCES and n_tokens <= CHUNK_TOKENS and n_logits <= MAX_LOGITS
 
 
-def _compare_batch(
-    models: Sequence[ReferenceModel], batch: Sequence[Passage], comparisons: Sequence[_Comparison]
+def _compare_predictions(
+    models: Sequence[ReferenceModel],
+    passages: Sequence[Passage],
+    comparisons: Sequence[_Comparison],
+    report: OnProgress,
 ) -> None:
-    tokens = [token for passage in batch for token in passage.answer]
-    prompts = [passage for passage in batch if passage.is_prompt]
-    reference, own = models[0], models[1:]
-    logits = _predictions(reference, batch)
-    texts = _translations(reference, prompts)
-    for model, comparison in zip(own, comparisons, strict=True):
-        comparison.add(logits, _predictions(model, batch), tokens)
-        comparison.texts += _translations(model, prompts)
-        comparison.reference_texts += texts
+    batches = list(_batches(passages))
+    done, total = 0, len(models) * sum(each.n_tokens for batch in batches for each in batch)
+    report(Progress(_COMPARING, done, total, "tokens"))
+
+    def predictions(model: ReferenceModel, batch: Sequence[Passage]) -> NDArray[np.float32]:
+        nonlocal done
+        logits = _predictions(model, batch)
+        done += sum(each.n_tokens for each in batch)
+        report(Progress(_COMPARING, done, total, "tokens"))
+        return logits
+
+    for batch in batches:
+        tokens = [token for passage in batch for token in passage.answer]
+        logits = predictions(models[0], batch)
+        for model, comparison in zip(models[1:], comparisons, strict=True):
+            comparison.add(logits, predictions(model, batch), tokens)
 
 
 def _predictions(model: ReferenceModel, batch: Sequence[Passage]) -> NDArray[np.float32]:
@@ -269,13 +279,35 @@ def _predictions(model: ReferenceModel, batch: Sequence[Passage]) -> NDArray[np.
     return logits
 
 
-def _translations(model: ReferenceModel, prompts: Sequence[Passage]) -> list[str]:
-    if not prompts:
-        return []
-    answers = model.answers(
-        [passage.prompt for passage in prompts], end_ids=prompts[0].end_ids, max_tokens=ANSWER_TOKENS
-    )
-    return [model.text(answer) for answer in answers]
+def _all_translations(
+    headers: Sequence[GgufHeader], passages: Sequence[Passage], threads: int | None, report: OnProgress
+) -> list[list[str]]:
+    """Return what each file makes of a sample of the prompts, one file after another: each needs room for all."""
+    prompts = [passage for passage in passages if passage.is_prompt]
+    sample = prompts[:: -(-len(prompts) // MAX_TRANSLATIONS) or 1]
+    if not sample:
+        return [[] for _ in headers]
+    return [_translations(header.path, sample, threads, report) for header in headers]
+
+
+def _translations(path: Path, sample: Sequence[Passage], threads: int | None, report: OnProgress) -> list[str]:
+    step, prompts = f"translating with {path.name}", [passage.prompt for passage in sample]
+
+    def advance(done: int) -> None:
+        report(Progress(step, done, ANSWER_TOKENS, "passes"))
+
+    advance(0)
+    with ReferenceModel(
+        path,
+        context_length=sum(map(len, prompts)) + len(prompts) * ANSWER_TOKENS,
+        batch_tokens=max(CHUNK_TOKENS, *map(len, prompts)),
+        max_logits=MAX_TRANSLATIONS,
+        threads=threads,
+        sequences=len(prompts),
+        cache_type="F16",
+    ) as model:
+        answers = model.answers(prompts, end_ids=sample[0].end_ids, max_tokens=ANSWER_TOKENS, on_token=advance)
+        return [model.text(answer) for answer in answers]
 
 
 def _n_grams(text: str, order: int) -> Counter[str]:

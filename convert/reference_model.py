@@ -1,7 +1,7 @@
 """A model file in llama.cpp as an instrument: its logits, its tokens, its likeliest answers, the nodes of its graph.
 
-It goes through the low-level calls, on the CPU alone and with an f32 KV cache, so that logits can be compared digit by
-digit with those of another implementation or another file.
+It goes through the low-level calls, on the CPU alone and, unless told otherwise, with an f32 KV cache, so that logits
+can be compared digit by digit with those of another implementation or another file.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from __future__ import annotations
 import ctypes
 import functools
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from hymt_local.errors import DecodeError, EngineLoadError, EngineUnavailableError
 
@@ -52,6 +52,7 @@ class ReferenceModel:
         threads: None for one per core.
         sequences: Texts that it holds at once.
         on_node: Shown the nodes of the graph; what it raises is lost.
+        cache_type: Of keys and values: F16 halves their memory, F32 makes results comparable digit by digit.
         check_weights: Read all weights first and refuse those that are not numbers.
 
     Raises:
@@ -69,6 +70,7 @@ class ReferenceModel:
         threads: int | None = 1,
         sequences: int = 1,
         on_node: OnNode | None = None,
+        cache_type: Literal["F32", "F16"] = "F32",
         check_weights: bool = False,
     ) -> None:
         self._lib: Any = _library()
@@ -83,7 +85,9 @@ class ReferenceModel:
             self._model = self._load(path, check_weights=check_weights)
             self._room = batch_tokens or context_length
             self._max_logits = max_logits or self._room
-            self._context = self._open(context_length, threads=threads or _n_cores(), sequences=sequences)
+            self._context = self._open(
+                context_length, threads=threads or n_cores(), sequences=sequences, cache_type=cache_type
+            )
         except BaseException:
             self.close()
             raise
@@ -148,28 +152,52 @@ class ReferenceModel:
         self.clear()
         return self.decode([Span(0, 0, tokens, len(tokens))])
 
-    def answers(self, prompts: Sequence[Sequence[int]], *, end_ids: frozenset[int], max_tokens: int) -> list[list[int]]:
+    def answers(
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        end_ids: frozenset[int],
+        max_tokens: int,
+        on_token: Callable[[int], None] | None = None,
+    ) -> list[list[int]]:
         """Return the likeliest continuation of each prompt, token by token, all prompts at once.
 
         Args:
             prompts: At most as many as `sequences`; with their answers they must fit the context.
             end_ids: Ids that end an answer and are left out.
             max_tokens: The longest answer.
+            on_token: Told how many tokens of the longest answer are there; at the end it is told `max_tokens`.
         """
         self.clear()
+        report = on_token or (lambda count: None)
         answers: list[list[int]] = [[] for _ in prompts]
         pending = [Span(number, 0, prompt, 1) for number, prompt in enumerate(prompts)]
         while pending:
-            choices = self.decode(pending).argmax(axis=-1).tolist()
             following = []
-            for span, choice in zip(pending, choices, strict=True):
+            for span, choice in zip(pending, self._choices(pending), strict=True):
                 answer = answers[span.sequence]
                 if choice not in end_ids:
                     answer.append(choice)
                     if len(answer) < max_tokens:
                         following.append(Span(span.sequence, span.position + len(span.tokens), [choice], 1))
             pending = following
+            report(max(map(len, answers)) if pending else max_tokens)
         return answers
+
+    def _choices(self, spans: Sequence[Span]) -> list[int]:
+        """Return the likeliest id behind each span."""
+        return [int(choice) for batch in self._batches(spans) for choice in self.decode(batch).argmax(axis=-1)]
+
+    def _batches(self, spans: Sequence[Span]) -> Iterator[list[Span]]:
+        """Yield the spans in lists that can be computed at once."""
+        batch: list[Span] = []
+        for span in spans:
+            n_tokens = len(span.tokens) + sum(len(each.tokens) for each in batch)
+            if batch and (n_tokens > self._room or len(batch) == self._max_logits):
+                yield batch
+                batch = []
+            batch.append(span)
+        yield batch
 
     def clear(self) -> None:
         """Forget all sequences."""
@@ -224,7 +252,7 @@ class ReferenceModel:
             raise EngineLoadError(f"llama.cpp cannot load {path.name}: {self._last_words()}")
         return model
 
-    def _open(self, context_length: int, *, threads: int, sequences: int) -> Any:
+    def _open(self, context_length: int, *, threads: int, sequences: int, cache_type: str) -> Any:
         lib = self._lib
         parameters = lib.llama_context_default_params()
         parameters.n_ctx = context_length
@@ -233,7 +261,7 @@ class ReferenceModel:
         parameters.n_seq_max = min(sequences, self._max_logits)  # more of them would end the process
         parameters.kv_unified = True
         parameters.n_threads = parameters.n_threads_batch = threads
-        parameters.type_k = parameters.type_v = lib.GGML_TYPE_F32
+        parameters.type_k = parameters.type_v = getattr(lib, f"GGML_TYPE_{cache_type}")
         parameters.flash_attn_type = lib.LLAMA_FLASH_ATTN_TYPE_DISABLED
         parameters.offload_kqv = parameters.op_offload = False
         parameters.no_perf = True
@@ -264,7 +292,8 @@ class ReferenceModel:
         return next((line for line in self._log if any(word in line for word in telling)), "no reason given")
 
 
-def _n_cores() -> int:
+def n_cores() -> int:
+    """Return the number of physical cores, which llama.cpp takes when nothing else is asked for."""
     import psutil
 
     return psutil.cpu_count(logical=False) or os.cpu_count() or 1

@@ -15,6 +15,7 @@ from hymt_convert.header_faults import Fault, find_faults, identify
 from hymt_convert.isolated import run_isolated
 from hymt_convert.passages import all_texts
 from hymt_convert.probe import Probe, Translation, probe_file
+from hymt_convert.progress import OnProgress
 from hymt_convert.reference_model import ReferenceModel as ReferenceModel
 from hymt_convert.tokenizer_checksum import CHECK_TEXT, CHECKSUMS, PUBLISHED_TOKENS, checksum
 from hymt_convert.vocabulary import TokenType
@@ -159,6 +160,7 @@ def verify_file(
     checkpoint: Path | None = None,
     run: bool = True,
     threads: int | None = None,
+    on_progress: OnProgress | None = None,
 ) -> VerifyReport:
     """Look at everything in a file that can be told without an unquantized one.
 
@@ -169,6 +171,7 @@ def verify_file(
         checkpoint: The folder that it was converted from: its tokenizer is compared.
         run: Load the file, read all its weights, tokenize and translate with it.
         threads: None for one per core.
+        on_progress: Told of what takes long.
 
     Raises:
         ModelFileError: it is not a whole GGUF file.
@@ -186,7 +189,7 @@ def verify_file(
         faults = find_faults(header, spec)
         checks += _header_checks(faults)
         if run:
-            probe, more = _run_checks(header, spec, checkpoint, threads)
+            probe, more = _run_checks(header, spec, checkpoint, threads=threads, on_progress=on_progress)
             checks += more
     return VerifyReport(
         path, spec.id if spec else None, quantization_label(header), header.size_bytes,
@@ -268,11 +271,16 @@ def _header_checks(faults: Sequence[Fault]) -> list[Check]:
 
 
 def _run_checks(
-    header: GgufHeader, spec: ModelSpec | None, checkpoint: Path | None, threads: int | None
+    header: GgufHeader,
+    spec: ModelSpec | None,
+    checkpoint: Path | None,
+    *,
+    threads: int | None,
+    on_progress: OnProgress | None,
 ) -> tuple[Probe | None, list[Check]]:
     texts = (*all_texts(), *AWKWARD_TEXTS, CHECK_TEXT)
     try:
-        probe = run_isolated(probe_file, header.path, spec, texts, threads=threads)
+        probe = run_isolated(probe_file, header.path, spec, texts, threads=threads, on_step=on_progress)
     except EngineUnavailableError as error:
         return None, [Check("numbers", "skipped", error.message)]
     except (ModelError, EngineError) as error:

@@ -46,12 +46,17 @@ def verify_command(
 
     Any GGUF of these models will do, whoever made it. The exit status is 3 when something failed.
     """
+    from hymt_convert.progress_bar import ProgressBar
     from hymt_convert.verify import verify_file
 
     spec = _spec(as_id)
-    reports = [
-        verify_file(file, spec=spec, checkpoint=checkpoint, run=not header_only, threads=threads) for file in files
-    ]
+    with ProgressBar() as bar:
+        reports = [
+            verify_file(
+                file, spec=spec, checkpoint=checkpoint, run=not header_only, threads=threads, on_progress=bar.show
+            )
+            for file in files
+        ]
     sound = [report.path for report in reports if report.is_sound]
     measured = _measure(reference, sound, spec, threads) if reference is not None and sound else []
     qualities = [quality.table() for quality in measured]
@@ -93,7 +98,6 @@ def _spec(as_id: str | None) -> ModelSpec | None:
 
 
 def _measure(reference: Path, files: list[Path], spec: ModelSpec | None, threads: int | None) -> list[Quality]:
-    from hymt_convert.conversion import Progress
     from hymt_convert.header_faults import identify
     from hymt_convert.isolated import run_isolated
     from hymt_convert.passages import passages
@@ -105,11 +109,7 @@ def _measure(reference: Path, files: list[Path], spec: ModelSpec | None, threads
     spec = spec or identify(read_header(reference), load_catalog())
     make_passages = functools.partial(passages, spec=spec, part="evaluation")
     with ProgressBar() as bar:
-
-        def advance(done: int, total: int) -> None:
-            bar.show(Progress("measuring", done, total, "texts"))
-
-        return run_isolated(measure_quality, reference, files, make_passages, threads=threads, on_step=advance)
+        return run_isolated(measure_quality, reference, files, make_passages, threads=threads, on_step=bar.show)
 
 
 def _report_lines(reports: Sequence[VerifyReport]) -> list[str]:

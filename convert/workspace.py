@@ -20,6 +20,8 @@ from typing import BinaryIO
 from hymt_local.errors import StoreError
 
 SUFFIX = ".converting"
+IMATRIX_STATE = "imatrix.npz"
+"""An importance matrix that is being computed; see `imatrix_state`."""
 SYNC_BYTES = 512 << 20
 """At most so much has to be written again after a kill."""
 STALE_S = 7 * 24 * 3600.0
@@ -82,7 +84,8 @@ class Workspace:
     def begin(self) -> None:
         """Go on with what the journal knows, or begin one; whatever else lies in the folder is removed."""
         is_known = self._read_journal()
-        known = {_LOCK, *([_JOURNAL] if is_known else []), *(self.path(kind).name for kind in self._tensors)}
+        mine = [_JOURNAL, IMATRIX_STATE] if is_known else []
+        known = {_LOCK, *mine, *(self.path(kind).name for kind in self._tensors)}
         for path in self.folder.iterdir():
             if path.name not in known:
                 path.unlink()

@@ -15,12 +15,12 @@ from hymt_convert.architectures import TensorPlan
 from hymt_convert.conversion import (
     ConversionPlan,
     ConversionRequest,
-    Progress,
     convert,
     plan_conversion,
     run_conversion,
 )
 from hymt_convert.gguf_writer import write_gguf
+from hymt_convert.progress import Progress
 from hymt_convert.safetensors_file import read_tensors
 from hymt_convert.verify import ReferenceModel, check_file, read_file_facts, read_metadata
 from hymt_local import __version__

@@ -71,6 +71,8 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(
     assert plan["architecture"] == "hunyuan-dense"
     assert plan["special_ids"] == {"bos": toy.BOS, "eos": toy.EOS, "padding": toy.PAD}
     assert plan["files"] == [str(tmp_path / "out" / "toy-Q8_0.gguf")]
+    assert set(plan["expected_s"]) == {"writing", "quantizing", "checking"}
+    assert plan["time"].startswith("about 1 min on ")
     assert not (tmp_path / "out").exists()
 
 

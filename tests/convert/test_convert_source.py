@@ -13,7 +13,8 @@ import pytest
 from hymt_convert import workspace
 from hymt_convert.__main__ import main
 from hymt_convert.checkpoint import Origin
-from hymt_convert.conversion import ConversionRequest, Progress, convert
+from hymt_convert.conversion import ConversionRequest, convert
+from hymt_convert.progress import Progress
 from hymt_convert.progress_bar import ProgressBar, describe_amount
 from hymt_convert.source import HubSource, LocalSource, fetch, parse_source
 from hymt_convert.verify import read_metadata
@@ -331,6 +332,17 @@ def test_rate_and_remaining_time_leave_out_what_was_there_before() -> None:
     assert "0:00:15" in line
 
 
+def test_the_time_left_is_told_however_rare_the_reports_are() -> None:
+    def draw(bar: ProgressBar, clock: Clock) -> None:
+        for done in (0, 512, 1024):
+            bar.show(Progress("computing the importance matrix", done, 4096, "tokens"))
+            clock.now += 100
+
+    line = _last_line(draw)
+    assert "1024/4096 tokens" in line
+    assert "0:10:00" in line
+
+
 def test_downloads_and_hashing_are_drawn_too() -> None:
     def draw(bar: ProgressBar, clock: Clock) -> None:
         bar.show_download(DownloadWaiting("x", "no answer", 3.0))
@@ -341,11 +353,13 @@ def test_downloads_and_hashing_are_drawn_too() -> None:
     assert "hashing 4.0 GB" in text
 
 
-def test_nothing_is_drawn_where_there_is_no_terminal() -> None:
-    stream = io.StringIO()
-    with ProgressBar(stream) as bar:
-        bar.show(Progress("writing F16", 1, 2, "bytes"))
-    assert stream.getvalue() == ""
+def test_where_there_is_no_terminal_a_line_a_minute_is_enough() -> None:
+    stream, clock = io.StringIO(), Clock()
+    with ProgressBar(stream, now=clock) as bar:
+        for done in (0, 4, 8, 10):
+            bar.show(Progress("writing F16\x1b[2J", done * 10**9, 10**10, "bytes"))
+            clock.now += 40
+    assert stream.getvalue() == "writing F16\ufffd[2J: 8.0/10.0 GB 100 MB/s, 0:00:20 left\n"
 
 
 def test_the_own_downloaders_note_tells_the_origin(folder: Path, tmp_path: Path) -> None:

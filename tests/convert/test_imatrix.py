@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from gguf import GGUFReader, GGUFWriter
 
+from hymt_convert import imatrix, imatrix_state
 from hymt_convert.conversion import ConversionRequest, convert
 from hymt_convert.imatrix import (
     Importance,
@@ -227,3 +229,41 @@ def test_what_is_no_gguf_is_one_clear_error(tmp_path: Path, content: bytes) -> N
 def test_a_model_is_no_importance_matrix(tmp_path: Path) -> None:
     with pytest.raises(ModelFileError, match="not an importance matrix"):
         read_imatrix(write_toy_model(tmp_path / "model.gguf"))
+
+
+def test_an_interrupted_computation_goes_on_and_gives_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(imatrix, "KEEP_S", 0.0)
+    file, state = base_file(tmp_path), tmp_path / "state.npz"
+    texts = [*TEXTS, *TEXTS]
+
+    def interrupt(done: int, total: int) -> None:
+        if done > total / 2:
+            raise KeyboardInterrupt
+
+    def compute(**options: Any) -> imatrix.ImportanceMatrix:
+        return compute_imatrix(file, lambda model: texts, dataset="x", threads=1, chunk_tokens=64, **options)
+
+    with pytest.raises(KeyboardInterrupt):
+        compute(state_file=state, on_step=interrupt)
+    seen: list[int] = []
+    resumed = compute(state_file=state, on_step=lambda done, total: seen.append(done))
+    whole = compute()
+    assert seen[0] > 0
+    assert resumed.entries.keys() == whole.entries.keys()
+    for name, entry in whole.entries.items():
+        np.testing.assert_array_equal(resumed.entries[name].sums, entry.sums)
+        np.testing.assert_array_equal(resumed.entries[name].counts, entry.counts)
+
+
+@pytest.mark.parametrize("content", [b"", b"PK\x03\x04 torn", None], ids=["empty", "torn", "of other texts"])
+def test_a_state_that_cannot_be_used_is_no_state(tmp_path: Path, content: bytes | None) -> None:
+    batches, state = [[[1, 2], [3]]], tmp_path / "state.npz"
+    sums = imatrix_state.State({"blk.0.a": np.ones((1, 2))}, {"blk.0.a": np.ones(1)}, 1)
+    imatrix_state.write(state, batches, sums)
+    assert imatrix_state.read(state, batches) is not None
+    if content is not None:
+        state.write_bytes(content)
+    assert imatrix_state.read(state, [[[1, 2, 3]]]) is None
+    assert imatrix_state.read(tmp_path / "missing", batches) is None

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from hymt_convert import quality as quality_module
 from hymt_convert.passages import Passage, Tokenizer, all_texts, pairs, passages, sentences
+from hymt_convert.progress import Progress
 from hymt_convert.quality import chrf, divergences, log_probabilities, measure_quality
 from hymt_convert.reference_model import ReferenceModel
 from hymt_local.catalog import ModelSpec, load_catalog
@@ -120,11 +123,40 @@ def softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
 
 @pytest.mark.llama
 def test_several_files_are_measured_in_their_order(toy: Path, other: Path, demo: ModelSpec) -> None:
-    steps: list[tuple[int, int]] = []
-    qualities = measure_quality(toy, [other, toy], first(9, demo), threads=1, on_step=lambda *step: steps.append(step))
+    steps: list[Progress] = []
+    qualities = measure_quality(toy, [other, toy], first(9, demo), threads=1, on_step=steps.append)
     assert [quality.path for quality in qualities] == [other, toy]
     assert qualities[0].mean_kl > qualities[1].mean_kl == 0
-    assert steps[-1] == (9, 9)
+    names = dict.fromkeys(step.step for step in steps)
+    assert list(names) == [
+        "comparing predictions", "translating with reference.gguf", "translating with other.gguf"
+    ]  # fmt: skip
+    ends = {step.step: step for step in steps}.values()
+    assert all(end.done == end.total > 0 for end in ends)
+    assert steps[0].done == 0  # from here the time that is left can be told after the first batch
+
+
+@pytest.mark.llama
+def test_a_long_text_is_translated_in_part_but_in_every_language(
+    toy: Path, other: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quality_module, "ANSWER_TOKENS", 2)
+    asked: list[int] = []
+    answers = ReferenceModel.answers
+
+    def spy(model: ReferenceModel, prompts: Sequence[Sequence[int]], **options: Any) -> list[list[int]]:
+        asked.append(len({tuple(prompt) for prompt in prompts}))
+        return answers(model, prompts, **options)
+
+    monkeypatch.setattr(ReferenceModel, "answers", spy)
+    measure_quality(toy, [other], in_every_language, threads=1)
+    assert asked == [38, 38]
+
+
+def in_every_language(tokenizer: Tokenizer) -> list[Passage]:
+    """Three short sentences in each, told apart by their second token."""
+    begin = tokenizer.bos_id
+    return [Passage((begin, place % 38), (1, 2), tokenizer.end_ids, is_prompt=True) for place in range(3 * 38)]
 
 
 @pytest.mark.llama

@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from hymt_convert import workspace
-from hymt_convert.conversion import ConversionRequest, Progress, convert, fingerprint, plan_conversion, run_conversion
+from hymt_convert.conversion import ConversionRequest, convert, fingerprint, plan_conversion, run_conversion
+from hymt_convert.progress import Progress
 from hymt_convert.workspace import STALE_S, Leftover, open_workspace, sweep
 from hymt_local.errors import ModelFileError, StoreError
 from tests.convert import toy_checkpoint as toy
