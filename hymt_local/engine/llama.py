@@ -26,6 +26,7 @@ from typing import Any
 from hymt_local.engine.base import Backend, FinishReason, GenerationDone, GenerationRequest, ModelInfo, Outcome
 from hymt_local.engine.batcher import Batcher
 from hymt_local.engine.context import check_fits
+from hymt_local.engine.counters import DraftStats, EngineCounters, PrefixStats
 from hymt_local.engine.fingerprint import file_fingerprint
 from hymt_local.engine.gguf_file import GgufHeader, quantization_of, read_header
 from hymt_local.engine.gguf_support import check_supported
@@ -33,7 +34,7 @@ from hymt_local.engine.llama_context import ContextShape, LlamaContext, native_f
 from hymt_local.engine.llama_vocabulary import Vocabulary
 from hymt_local.engine.machine import usable_cores
 from hymt_local.engine.options import PROMPT_SLICE, LlamaOptions, default_threads, n_cells, n_outputs, n_sequences
-from hymt_local.engine.prefix_store import PrefixStats, PrefixStore
+from hymt_local.engine.prefix_store import PrefixStore
 from hymt_local.engine.sampling import Chooser, Greedy, Sampled, check_sampling
 from hymt_local.errors import (
     DecodeError,
@@ -187,9 +188,10 @@ class LlamaBackend(Backend):
         return self._info
 
     @property
-    def prefix_stats(self) -> PrefixStats:
-        """What keeping prompt beginnings did."""
-        return self._prefixes.stats if self._prefixes else PrefixStats()
+    def counters(self) -> EngineCounters:
+        """What drafts and kept prompt beginnings did."""
+        drafts = self._batcher.meter.stats if self._batcher else DraftStats()
+        return EngineCounters(drafts, self._prefixes.stats if self._prefixes else PrefixStats())
 
     @property
     def tokenizes_anywhere(self) -> bool:

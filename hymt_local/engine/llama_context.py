@@ -20,6 +20,7 @@ CONTEXT_STEP = 256
 """llama.cpp rounds context lengths up to it."""
 
 _ABORTED = 2
+_BYTES = ctypes.POINTER(ctypes.c_uint8)
 _GGML_TYPES: dict[KvType, int] = {"f16": 1, "bf16": 30, "q8_0": 8, "q4_0": 2}
 """ggml_type; llama_cpp does not name all of them."""
 
@@ -166,8 +167,8 @@ class LlamaContext(BatchDecoder):
         self._api.llama_memory_seq_cp(self._memory, source, target, 0, n_tokens)
         self._held[target] = n_tokens
 
-    def state(self, slot: int, n_tokens: int) -> bytes:
-        """Return the state of the first tokens of a sequence.
+    def state(self, slot: int, n_tokens: int) -> memoryview:
+        """Return the state of the first tokens of a sequence, in memory of its own.
 
         Raises:
             DecodeError: it holds fewer, or llama.cpp failed.
@@ -178,22 +179,22 @@ class LlamaContext(BatchDecoder):
             raise DecodeError(f"sequence {slot} does not hold {n_tokens} tokens")
         self._api.llama_memory_seq_cp(self._memory, slot, spare, 0, n_tokens)
         size = self._api.llama_state_seq_get_size(self.handle, spare)
-        buffer = (ctypes.c_uint8 * size)()
-        n_bytes = self._api.llama_state_seq_get_data(self.handle, buffer, size, spare)
+        buffer = np.empty(size, dtype=np.uint8)
+        n_bytes = self._api.llama_state_seq_get_data(self.handle, buffer.ctypes.data_as(_BYTES), size, spare)
         self._api.llama_memory_seq_rm(self._memory, spare, -1, -1)
         if not n_bytes:
             raise DecodeError(f"llama.cpp could not save {n_tokens} tokens")
-        return bytes(memoryview(buffer)[:n_bytes])
+        return memoryview(buffer)[:n_bytes]
 
-    def restore(self, slot: int, state: bytes, *, n_tokens: int) -> bool:
+    def restore(self, slot: int, state: bytes | memoryview, *, n_tokens: int) -> bool:
         """Let a sequence hold a state and nothing else; False, and it is empty, when that is not one of `n_tokens`.
 
         The state must come from `state` of a context of the same kind, unharmed: llama.cpp believes what it reads.
         """
-        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        buffer = np.frombuffer(state, dtype=np.uint8)  # no copy: it may have a quarter of a gigabyte
         self.truncate(slot, 0)
         api, memory = self._api, self._memory
-        n_bytes = api.llama_state_seq_set_data(self.handle, buffer, len(state), slot)
+        n_bytes = api.llama_state_seq_set_data(self.handle, buffer.ctypes.data_as(_BYTES), len(state), slot)
         first, last = api.llama_memory_seq_pos_min(memory, slot), api.llama_memory_seq_pos_max(memory, slot)
         if n_bytes == len(state) and (first, last) == (0, n_tokens - 1):
             self._held[slot] = n_tokens

@@ -33,6 +33,7 @@ from hymt_local.engine.base import (
     ModelInfo,
 )
 from hymt_local.engine.cancel import CancelFlag
+from hymt_local.engine.counters import EngineCounters
 from hymt_local.errors import DecodeError, EngineError, EngineLoadError, EngineStoppedError, HymtError
 from hymt_local.events import Priority, TokenUsage
 
@@ -106,6 +107,12 @@ class ThreadedEngine(Engine):
                     return
         finally:
             self._worker.withdraw(generation)
+
+    async def counters(self) -> EngineCounters:
+        """Return what was done since the model was loaded, between two steps; zeros when it is not loaded."""
+        if self._worker.info is None:
+            return EngineCounters()
+        return await self._call(lambda backend: backend.counters)
 
     async def close(self) -> None:
         """Cancel what runs, free the model and end the thread; closing twice is fine, using it later is an error."""

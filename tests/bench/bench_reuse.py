@@ -138,7 +138,7 @@ def measure_prefix(path: Path, folder: Path, *, n_fixed: int, rounds: int, threa
         for backend in (plain, kept):
             timed(backend, GenerationRequest((60, 61, 62), max_tokens=1))
         pairs.append((timed(plain, request), timed(kept, request)))
-        if not kept.prefix_stats.hits:
+        if not kept.counters.prefixes.hits:
             raise RuntimeError("the prefix was not restored")
         plain.close()
         kept.close()

@@ -19,7 +19,7 @@ def test_a_fixed_beginning_is_restored_after_a_restart_and_changes_nothing(toy_p
     options = LlamaOptions(prefix_dir=tmp_path)
     first = open_toy(toy_path, options)
     expected = answer(first, with_prefix(b"one")), answer(first, with_prefix(b"two"))
-    assert first.prefix_stats.saved == 1
+    assert first.counters.prefixes.saved == 1
     first.close()
     second = open_toy(toy_path, options)
     events = play(second, with_prefix(b"two"))
@@ -27,7 +27,7 @@ def test_a_fixed_beginning_is_restored_after_a_restart_and_changes_nothing(toy_p
     assert done(events).usage.reused_tokens == 300
     assert answer(second, with_prefix(b"two")) == expected[1]
     assert answer(second, with_prefix(b"one")) == expected[0]
-    assert (second.prefix_stats.hits, second.prefix_stats.saved) == (1, 0)
+    assert (second.counters.prefixes.hits, second.counters.prefixes.saved) == (1, 0)
     second.close()
 
 
@@ -71,7 +71,7 @@ def test_another_file_does_not_find_the_state(toy_path: Path, tmp_path: Path) ->
         write_toy_model(tmp_path / "other.gguf", ToyModel(seed=5)), LlamaOptions(prefix_dir=tmp_path / "prefix")
     )
     assert play(other, with_prefix(b"one"))[0] == PromptRead(0, 304)
-    assert other.prefix_stats.hits == 0
+    assert other.counters.prefixes.hits == 0
     other.close()
 
 
@@ -79,5 +79,5 @@ def test_another_file_does_not_find_the_state(toy_path: Path, tmp_path: Path) ->
 def test_states_are_kept_in_memory_or_not_at_all(toy_path: Path, options: LlamaOptions) -> None:
     backend = open_toy(toy_path, options)
     answer(backend, with_prefix(b"one"))
-    assert backend.prefix_stats.saved == (1 if options.prefix_bytes else 0)
+    assert backend.counters.prefixes.saved == (1 if options.prefix_bytes else 0)
     backend.close()
