@@ -144,6 +144,8 @@ class FitWish:
     """In order of preference: q8_0 halves the cache and slows down the reading of long prompts."""
     slots: int | None = None
     """Generations decoded together."""
+    kv_offload: bool = True
+    """Keep the KV cache beside the layers that are on the GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +289,8 @@ def _attempt(model: ModelFacts, machine: MachineFacts, *, wish: FitWish, shape: 
     kv_bytes = model.kv_bytes(shape.n_cells, shape.kv_type)
     graph_bytes = model.compute_bytes(shape.n_cells)
     compute_bytes = graph_bytes + model.logits_bytes(shape.n_outputs)
-    share = _place(model, machine, wished=wish.gpu_layers, kv_bytes=kv_bytes, compute_bytes=graph_bytes)
+    offloaded_bytes = kv_bytes if wish.kv_offload else 0
+    share = _place(model, machine, wished=wish.gpu_layers, kv_bytes=offloaded_bytes, compute_bytes=graph_bytes)
     anonymous_bytes = kv_bytes - share.kv_bytes + compute_bytes + model.program_bytes + share.runtime_bytes
     ram_bytes = anonymous_bytes + share.host_weights_bytes + (share.vram_bytes if share.is_unified else 0)
     threads = wish.threads or default_threads(model.weights_bytes, machine.n_cores)

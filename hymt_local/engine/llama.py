@@ -33,10 +33,20 @@ from hymt_local.engine.gguf_support import check_supported
 from hymt_local.engine.llama_context import ContextShape, LlamaContext, native_function
 from hymt_local.engine.llama_vocabulary import Vocabulary
 from hymt_local.engine.machine import usable_cores
-from hymt_local.engine.options import PROMPT_SLICE, LlamaOptions, default_threads, n_cells, n_outputs, n_sequences
+from hymt_local.engine.options import (
+    FLOAT_KV_TYPES,
+    PROMPT_SLICE,
+    LlamaOptions,
+    default_threads,
+    n_cells,
+    n_outputs,
+    n_sequences,
+)
+from hymt_local.engine.page_cache import read_ahead
 from hymt_local.engine.prefix_store import PrefixStore
 from hymt_local.engine.sampling import Chooser, Greedy, Sampled, check_sampling
 from hymt_local.errors import (
+    ConfigError,
     DecodeError,
     EngineError,
     EngineLoadError,
@@ -49,6 +59,8 @@ from hymt_local.events import SamplingParams, TokenUsage
 SPIN_COUNT = "2000"
 """Of libgomp's barriers: with its default, decoding collapses as soon as other programs want the cores."""
 LOG_TAIL_LINES = 50
+READ_AHEAD_SHARE = 0.9
+"""Of loading, when the file is not in memory yet."""
 NO_MEMORY_WORDS = ("failed to allocate", "unable to allocate", "out of memory")
 """In llama.cpp's log, when memory was the reason of a failure."""
 
@@ -157,6 +169,7 @@ class LlamaBackend(Backend):
         options: LlamaOptions,
         on_progress: Callable[[float], bool],
     ) -> None:
+        _check_kv_type(options)
         self._closing = threading.Lock()
         self._owner = (os.getpid(), threading.get_ident())
         self._library = library
@@ -340,7 +353,7 @@ def _open_prefixes(library: Library, header: GgufHeader, *, options: LlamaOption
         "architecture": header.architecture,
         "layers": str(header.of_architecture("block_count")),
         "kv": options.kv_type,
-        "flash_attention": True,
+        "flash_attention": options.flash_attention,
         "unified": True,
         "gpu_layers": info.n_gpu_layers,
         "machine": platform.machine(),
@@ -361,13 +374,21 @@ def _load_model(
 ) -> Any:
     api = library.api
     is_given_up: list[bool] = []
+    start = 0.0
 
     def report(fraction: float, user_data: object) -> bool:
-        goes_on = on_progress(fraction)
+        goes_on = on_progress(start + (1 - start) * fraction)
         if not goes_on:
             is_given_up.append(True)
         return goes_on
 
+    def report_reading(fraction: float) -> bool:
+        nonlocal start
+        start = READ_AHEAD_SHARE * fraction
+        return on_progress(start)
+
+    if options.use_mmap and not read_ahead(header.path, report_reading):
+        raise EngineLoadError("loading was given up")
     params = api.llama_model_default_params()
     params.n_gpu_layers = options.gpu_layers
     params.load_mode = _load_mode(api, options)
@@ -377,12 +398,25 @@ def _load_model(
     no_device = (ctypes.c_void_p * 1)(None)
     if options.gpu_layers == 0:
         params.devices = ctypes.addressof(no_device)
+    shares = _shares(api, options)
+    if shares is not None:
+        params.tensor_split = shares
     library.log.tail.clear()
     model = api.llama_model_load_from_file(os.fsencode(header.path), params)
     del callback
     if not model:
         raise _load_error(library, header, is_given_up=bool(is_given_up))
+    if options.use_mlock and any("failed to mlock" in line for line in library.log.tail):
+        _logger.warning("the weights are not locked in memory: the system does not permit it (see `ulimit -l`)")
     return model
+
+
+def _shares(api: Any, options: LlamaOptions) -> Any:
+    """Return the shares of the GPUs as C wants them: one for each that there could be; None for its own choice."""
+    if not options.tensor_split:
+        return None
+    n_devices = max(1, api.llama_max_devices())  # llama.cpp reads as many, whatever there are
+    return (ctypes.c_float * n_devices)(*options.tensor_split[:n_devices])
 
 
 def _load_error(library: Library, header: GgufHeader, *, is_given_up: bool) -> EngineLoadError:
@@ -418,7 +452,17 @@ def _context_shape(header: GgufHeader, options: LlamaOptions) -> ContextShape:
         threads=options.threads or default_threads(header.size_bytes, usable_cores()),
         offload=options.gpu_layers != 0,
         kv_type=options.kv_type,
+        kv_offload=options.kv_offload,
+        flash_attention=options.flash_attention,
     )
+
+
+def _check_kv_type(options: LlamaOptions) -> None:
+    if not options.flash_attention and options.kv_type not in FLOAT_KV_TYPES:
+        raise ConfigError(
+            f"kv_type = {options.kv_type} needs flash attention",
+            hint="set `flash_attention` to true, or `kv_type` to f16",
+        )
 
 
 def _effective_gpu_layers(api: Any, header: GgufHeader, options: LlamaOptions) -> int:

@@ -41,8 +41,11 @@ class ContextShape:
     """Most tokens computed at once."""
     threads: int
     offload: bool
-    """Keep the KV cache and large products on the GPU."""
+    """Compute large products on the GPU."""
     kv_type: KvType = "f16"
+    kv_offload: bool = True
+    """Keep the KV cache on the GPU, where `offload` is."""
+    flash_attention: bool = True
 
 
 class LlamaContext(BatchDecoder):
@@ -281,11 +284,13 @@ def _context_params(api: Any, shape: ContextShape) -> Any:
     )  # instead of a row of logits per token of a batch; below n_seq_max it aborts
     params.n_threads = shape.threads
     params.n_threads_batch = shape.threads
-    params.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_ENABLED
+    is_flash = shape.flash_attention  # never AUTO: states of both kinds do not fit each other
+    params.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_ENABLED if is_flash else api.LLAMA_FLASH_ATTN_TYPE_DISABLED
     params.pooling_type = api.LLAMA_POOLING_TYPE_NONE
     params.attention_type = api.LLAMA_ATTENTION_TYPE_CAUSAL
     params.kv_unified = True
     params.type_k = params.type_v = _GGML_TYPES[shape.kv_type]  # quantized values need flash attention
-    params.offload_kqv = params.op_offload = shape.offload
+    params.op_offload = shape.offload
+    params.offload_kqv = shape.offload and shape.kv_offload
     params.no_perf = True
     return params

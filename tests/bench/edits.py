@@ -15,7 +15,7 @@ from typing import Literal
 PIECE_CHARACTERS = 6
 """Longest piece of a word of letters; a Chinese piece has two."""
 FIRST_ID = 300
-N_IDS = 90_000
+N_IDS = 29_000
 
 Kind = Literal["appended", "changed"]
 

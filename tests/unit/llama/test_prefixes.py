@@ -1,18 +1,41 @@
 """Fixed beginnings that a llama backend saves and restores."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hymt_local.engine.base import GenerationRequest, PromptRead
+from hymt_local.engine.base import GenerationRequest, PromptRead, TokensGenerated
+from hymt_local.engine.counters import EngineCounters
+from hymt_local.engine.host import open_hosted
 from hymt_local.engine.options import LlamaOptions
+from hymt_local.engine.scheduler import ThreadedEngine
 from hymt_local.engine.slots import Run
 from hymt_local.errors import DecodeError
+from hymt_local.loading import LlamaOrders
 from tests.llama_backends import FIXED, PROMPT, answer, done, open_toy, play, with_prefix
 from tests.toy_models import ToyModel, write_toy_model
 
 pytestmark = pytest.mark.llama
+
+
+async def test_what_drafts_and_beginnings_bring_is_counted_through_the_engines_process(
+    toy_path: Path, tmp_path: Path
+) -> None:
+    options = LlamaOptions(prefix_dir=tmp_path)
+    engine = ThreadedEngine(open_hosted(lambda ask_gpus: LlamaOrders(toy_path, options), name="toy"), "toy")
+    assert await engine.counters() == EngineCounters()
+    wanted = with_prefix(b"one")
+    ids: list[int] = []
+    async for event in engine.generate(wanted):
+        ids += event.ids if isinstance(event, TokensGenerated) else ()
+    async for _ in engine.generate(replace(wanted, draft=tuple(ids))):
+        pass
+    counters = await engine.counters()
+    assert (counters.prefixes.saved, counters.prefixes.memory_bytes > 0) == (1, True)
+    assert 0 < counters.drafts.accepted <= counters.drafts.guessed
+    await engine.close()
 
 
 def test_a_fixed_beginning_is_restored_after_a_restart_and_changes_nothing(toy_path: Path, tmp_path: Path) -> None:
