@@ -21,7 +21,7 @@ from hymt_local.engine.base import ModelInfo
 from hymt_local.engine.counters import EngineCounters
 from hymt_local.errors import UsageError
 
-QUICK = Sizes(prompt_tokens=128, output_tokens=32, runs=3, batches=(1, 4, 16), batch_runs=1)
+QUICK = Sizes(prompt_tokens=128, output_tokens=32, runs=3, batches=(1, 16, 32), batch_runs=1)
 FULL = Sizes(prompt_tokens=256, output_tokens=64, runs=5, batches=(1, 2, 4, 8, 16, 32), batch_runs=3)
 BAR_CELLS = 24
 

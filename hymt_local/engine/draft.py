@@ -43,7 +43,7 @@ class Draft:
         self._n_right = PROVEN
         """Since the alignment; the beginning is one that needs no proof."""
         self._anchor = ANCHOR
-        self._size = DRAFT_SLICE
+        self._size = LONG_DRAFT_SLICE  # most edits leave the beginning as it was
 
     def guess(self, n_most: int) -> tuple[int, ...]:
         """Return the tokens that probably come next, at most `n_most`; none while answer and draft disagree."""

@@ -64,6 +64,9 @@ READ_AHEAD_SHARE = 0.9
 NO_MEMORY_WORDS = ("failed to allocate", "unable to allocate", "out of memory")
 """In llama.cpp's log, when memory was the reason of a failure."""
 
+_WARNING_LEVELS = (3, 4)
+"""Of ggml's log: warnings and errors."""
+
 _logger = logging.getLogger(__name__)
 _library_lock = threading.Lock()
 
@@ -141,13 +144,21 @@ class LogSink:
 
     def __init__(self) -> None:
         self.tail: deque[str] = deque(maxlen=LOG_TAIL_LINES)
+        self.warnings: deque[str] = deque(maxlen=LOG_TAIL_LINES)
         self._unfinished = ""
+
+    def clear(self) -> None:
+        """Forget all lines."""
+        self.tail.clear()
+        self.warnings.clear()
 
     def __call__(self, level: int, text: bytes | None, user_data: object) -> None:
         """Take a piece of log; runs on whichever thread called C."""
         *lines, self._unfinished = (self._unfinished + (text or b"").decode("utf-8", errors="replace")).split("\n")
         for line in lines:
             self.tail.append(line)
+            if level in _WARNING_LEVELS:
+                self.warnings.append(line)
             _logger.debug("%s", line)
 
 
@@ -401,12 +412,12 @@ def _load_model(
     shares = _shares(api, options)
     if shares is not None:
         params.tensor_split = shares
-    library.log.tail.clear()
+    library.log.clear()
     model = api.llama_model_load_from_file(os.fsencode(header.path), params)
     del callback
     if not model:
         raise _load_error(library, header, is_given_up=bool(is_given_up))
-    if options.use_mlock and any("failed to mlock" in line for line in library.log.tail):
+    if options.use_mlock and any("mlock" in line for line in library.log.warnings):
         _logger.warning("the weights are not locked in memory: the system does not permit it (see `ulimit -l`)")
     return model
 

@@ -187,7 +187,7 @@ class LlamaContext(BatchDecoder):
         self._api.llama_memory_seq_rm(self._memory, spare, -1, -1)
         if not n_bytes:
             raise DecodeError(f"llama.cpp could not save {n_tokens} tokens")
-        return memoryview(buffer)[:n_bytes]
+        return buffer.data[:n_bytes]
 
     def restore(self, slot: int, state: bytes | memoryview, *, n_tokens: int) -> bool:
         """Let a sequence hold a state and nothing else; False, and it is empty, when that is not one of `n_tokens`.

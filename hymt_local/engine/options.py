@@ -24,7 +24,7 @@ PROMPT_SLICE = 256
 """Most tokens per decode call; more are not computed faster, and progress is reported between two calls."""
 SLOTS = (32, 16, 4, 1)
 """Generations decoded together, best first; where there are several, one more is kept for interactive work. Kernels
-compute 16 rows at a time; 8 cost as much as 16 without AVX-512, and 64 rows are attended to by another, slower kernel."""
+compute 16 rows at a time; 8 cost as much as 16 without AVX-512, and 64 rows meet another, slower attention kernel."""
 CELLS_PER_SLOT = 160
 """Of the shared KV cache: a sentence or two, their prompt and their translation. Longer ones run fewer at a time."""
 DRAFT_SLICE = 15

@@ -284,7 +284,7 @@ def pack(state: State, *, fingerprint: str, tokens: Sequence[int]) -> list[State
 
 
 def unpack(data: bytes, *, fingerprint: str, tokens: Sequence[int]) -> memoryview | None:
-    """Return the state in a container, not copied, or None when it is not intact, or not of this fingerprint and these tokens."""
+    """Return the state in a container, not copied; None unless it is intact, of this fingerprint and these tokens."""
     view = memoryview(data)
     n_state = len(data) - _DIGEST_BYTES
     if n_state < 0 or hashlib.sha256(view[:n_state]).digest() != data[n_state:]:

@@ -48,67 +48,74 @@ def ids(text: str) -> tuple[int, ...]:
 
 
 _GARDEN = (
-    "Last spring my neighbour decided to turn the small yard behind her house into a garden. She worked there every "
-    "evening after dinner, digging up old stones and carrying away broken bricks that somebody had buried long ago. By "
-    "the end of June she had planted tomatoes, beans and a young apple tree, and she invited us all to come and see it"
+    "Last spring my neighbour decided to turn the small yard behind her house into a garden. She worked there "
+    "every evening after dinner, digging up old stones and carrying away broken bricks that somebody had buried "
+    "long ago. By the end of June she had planted tomatoes, beans and a young apple tree, and she invited us all "
+    "to come and see it"
 )
 _GARDEN_DE = (
-    "Im letzten Frühling beschloss meine Nachbarin, den kleinen Hof hinter ihrem Haus in einen Garten zu verwandeln. Sie "
-    "arbeitete dort jeden Abend nach dem Essen, grub alte Steine aus und trug zerbrochene Ziegel weg, die jemand vor "
-    "langer Zeit vergraben hatte. Bis Ende Juni hatte sie Tomaten, Bohnen und einen jungen Apfelbaum gepflanzt und lud uns "
-    "alle ein, ihn anzusehen"
+    "Im letzten Frühling beschloss meine Nachbarin, den kleinen Hof hinter ihrem Haus in einen Garten zu "
+    "verwandeln. Sie arbeitete dort jeden Abend nach dem Essen, grub alte Steine aus und trug zerbrochene Ziegel "
+    "weg, die jemand vor langer Zeit vergraben hatte. Bis Ende Juni hatte sie Tomaten, Bohnen und einen jungen "
+    "Apfelbaum gepflanzt und lud uns alle ein, ihn anzusehen"
 )
 _TRAIN = (
-    "The train to the coast was delayed for nearly two hours because of a fallen tree on the line. Most passengers waited "
-    "patiently on the platform, reading or talking quietly, while the children ran up and down the stairs. When it finally "
-    "arrived, there were not enough seats for everybody, so some of us had to stand until the first large station"
+    "The train to the coast was delayed for nearly two hours because of a fallen tree on the line. Most "
+    "passengers waited patiently on the platform, reading or talking quietly, while the children ran up and down "
+    "the stairs. When it finally arrived, there were not enough seats for everybody, so some of us had to stand "
+    "until the first large station"
 )
 _TRAIN_FR = (
-    "Le train pour la côte a été retardé de près de deux heures à cause d'un arbre tombé sur la voie. La plupart des "
-    "passagers attendaient patiemment sur le quai, lisant ou parlant doucement, tandis que les enfants montaient et "
-    "descendaient les escaliers en courant. Quand il est enfin arrivé, il n'y avait pas assez de places pour tout le monde, "
-    "si bien que certains d'entre nous ont dû rester debout jusqu'à la première grande gare"
+    "Le train pour la côte a été retardé de près de deux heures à cause d'un arbre tombé sur la voie. La plupart "
+    "des passagers attendaient patiemment sur le quai, lisant ou parlant doucement, tandis que les enfants "
+    "montaient et descendaient les escaliers en courant. Quand il est enfin arrivé, il n'y avait pas assez de "
+    "places pour tout le monde, si bien que certains d'entre nous ont dû rester debout jusqu'à la première grande"
+    " gare"
 )
 _CONTRACT = (
-    "Please read the attached contract carefully before you sign it, and send us one copy by post within ten days. If "
-    "anything is unclear, our office can explain the details on the phone from Monday to Friday. We will confirm the start "
-    "of the work as soon as the signed copy has reached us, and a technician will visit you in the following week"
+    "Please read the attached contract carefully before you sign it, and send us one copy by post within ten "
+    "days. If anything is unclear, our office can explain the details on the phone from Monday to Friday. We will"
+    " confirm the start of the work as soon as the signed copy has reached us, and a technician will visit you in"
+    " the following week"
 )
 _CONTRACT_ES = (
-    "Lea atentamente el contrato adjunto antes de firmarlo y envíenos una copia por correo en un plazo de diez días. Si "
-    "algo no está claro, nuestra oficina puede explicarle los detalles por teléfono de lunes a viernes. Confirmaremos el "
-    "comienzo de los trabajos en cuanto nos haya llegado la copia firmada, y un técnico le visitará la semana siguiente"
+    "Lea atentamente el contrato adjunto antes de firmarlo y envíenos una copia por correo en un plazo de diez "
+    "días. Si algo no está claro, nuestra oficina puede explicarle los detalles por teléfono de lunes a viernes. "
+    "Confirmaremos el comienzo de los trabajos en cuanto nos haya llegado la copia firmada, y un técnico le "
+    "visitará la semana siguiente"
 )
 _MUSEUM = (
-    "The museum on the hill shows pictures by painters who lived in this valley more than a hundred years ago. Entry is "
-    "free on the first Sunday of each month, and guided tours begin every hour in front of the main building. Visitors may "
-    "take photographs without flash, but large bags and umbrellas must be left in the cloakroom beside the entrance"
+    "The museum on the hill shows pictures by painters who lived in this valley more than a hundred years ago. "
+    "Entry is free on the first Sunday of each month, and guided tours begin every hour in front of the main "
+    "building. Visitors may take photographs without flash, but large bags and umbrellas must be left in the "
+    "cloakroom beside the entrance"
 )
 _MUSEUM_ZH = (
-    "山上的博物馆展出一百多年前生活在这个山谷里的画家的作品。每月第一个星期日免费入场，导览每小时在主楼前开始一次。参观者可以不使用闪光灯拍照，"
-    "但大包和雨伞必须存放在入口旁边的衣帽间"
+    "山上的博物馆展出一百多年前生活在这个山谷里的画家的作品。每月第一个星期日免费入场，导览每小时在主楼前开始一次。"
+    "参观者可以不使用闪光灯拍照，但大包和雨伞必须存放在入口旁边的衣帽间"
 )
 _SOFTWARE = (
-    "The new version of the program starts much faster and uses less memory than the old one. It keeps all settings, and "
-    "documents that were opened before are shown on the first page together with the date of the last change. Anyone who "
-    "prefers the old layout can switch back to it at any time in the menu under View, without losing any data"
+    "The new version of the program starts much faster and uses less memory than the old one. It keeps all "
+    "settings, and documents that were opened before are shown on the first page together with the date of the "
+    "last change. Anyone who prefers the old layout can switch back to it at any time in the menu under View, "
+    "without losing any data"
 )
 _SOFTWARE_IT = (
-    "La nuova versione del programma si avvia molto più velocemente e usa meno memoria della vecchia. Mantiene tutte le "
-    "impostazioni, e i documenti aperti in precedenza vengono mostrati nella prima pagina insieme alla data dell'ultima "
-    "modifica. Chi preferisce il vecchio layout può tornarvi in qualsiasi momento nel menu Visualizza, senza perdere alcun "
-    "dato"
+    "La nuova versione del programma si avvia molto più velocemente e usa meno memoria della vecchia. Mantiene "
+    "tutte le impostazioni, e i documenti aperti in precedenza vengono mostrati nella prima pagina insieme alla "
+    "data dell'ultima modifica. Chi preferisce il vecchio layout può tornarvi in qualsiasi momento nel menu "
+    "Visualizza, senza perdere alcun dato"
 )
 _RECIPE = (
-    "Cut the onions into thin slices and fry them slowly in butter until they are soft and golden. Add the flour, stir for "
-    "a minute, then pour in the warm stock little by little so that no lumps form. Let the soup cook gently for half an "
-    "hour, season it with salt, pepper and a little nutmeg, and serve it with toasted bread"
+    "Cut the onions into thin slices and fry them slowly in butter until they are soft and golden. Add the flour,"
+    " stir for a minute, then pour in the warm stock little by little so that no lumps form. Let the soup cook "
+    "gently for half an hour, season it with salt, pepper and a little nutmeg, and serve it with toasted bread"
 )
 _RECIPE_DE = (
-    "Schneiden Sie die Zwiebeln in dünne Scheiben und braten Sie sie langsam in Butter, bis sie weich und goldgelb sind. "
-    "Geben Sie das Mehl dazu, rühren Sie eine Minute lang und gießen Sie dann nach und nach die warme Brühe hinein, damit "
-    "keine Klümpchen entstehen. Lassen Sie die Suppe eine halbe Stunde lang leise kochen, würzen Sie sie mit Salz, Pfeffer "
-    "und etwas Muskatnuss und servieren Sie sie mit geröstetem Brot"
+    "Schneiden Sie die Zwiebeln in dünne Scheiben und braten Sie sie langsam in Butter, bis sie weich und "
+    "goldgelb sind. Geben Sie das Mehl dazu, rühren Sie eine Minute lang und gießen Sie dann nach und nach die "
+    "warme Brühe hinein, damit keine Klümpchen entstehen. Lassen Sie die Suppe eine halbe Stunde lang leise "
+    "kochen, würzen Sie sie mit Salz, Pfeffer und etwas Muskatnuss und servieren Sie sie mit geröstetem Brot"
 )
 
 

@@ -399,9 +399,9 @@ def test_bench_measures_a_model(hymt_here: RunHymt, toy: Path) -> None:
     }  # fmt: skip
     assert result["counters"]["drafts"]["guessed"] > 0
     assert result["counters"]["prefixes"]["saved"] > 0
-    assert [point["generations"] for point in result["batch"]] == [1, 4, 16]
+    assert [point["generations"] for point in result["batch"]] == [1, 16, 32]
     assert "llama-cpp-python" in result["build"]
-    assert (result["threads"], result["slots"], result["gpu_layers"]) == (1, 16, 0)
+    assert (result["threads"], result["slots"], result["gpu_layers"]) == (1, 32, 0)
     assert result["memory_bytes"] > 0
     assert 0 < result["first_token_s"] < 60
     assert 0 < result["prefix_ratio"] < 10
