@@ -7,6 +7,7 @@ checked here first: open handles, ids in range, batches within bounds, one threa
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import functools
 import importlib.metadata
@@ -159,7 +160,8 @@ class LogSink:
             self.tail.append(line)
             if level in _WARNING_LEVELS:
                 self.warnings.append(line)
-            _logger.debug("%s", line)
+            with contextlib.suppress(Exception):  # no exception can leave a function that C called
+                _logger.debug("%s", line)
 
 
 class LlamaBackend(Backend):
@@ -380,32 +382,45 @@ def _build(api: Any) -> str:
     return f"llama-cpp-python {importlib.metadata.version('llama-cpp-python')} ({' '.join(features)})"
 
 
+class _Progress:
+    """Reports the progress of loading from C, which no exception can leave.
+
+    Args:
+        on_progress: Called with 0.0 to 1.0; False gives up.
+    """
+
+    def __init__(self, on_progress: Callable[[float], bool]) -> None:
+        self.is_given_up = False
+        self.error: Exception | None = None
+        self._on_progress = on_progress
+        self._start = 0.0
+
+    def __call__(self, fraction: float, user_data: object) -> bool:
+        try:
+            self.is_given_up = not self._on_progress(self._start + (1 - self._start) * fraction)
+        except Exception as error:  # raised again on the other side of C
+            self.error = error
+        return not self.is_given_up and self.error is None
+
+    def report_reading(self, fraction: float) -> bool:
+        """Report how much of the file is in memory."""
+        self._start = READ_AHEAD_SHARE * fraction
+        return self._on_progress(self._start)
+
+
 def _load_model(
     library: Library, header: GgufHeader, *, options: LlamaOptions, on_progress: Callable[[float], bool]
 ) -> Any:
     api = library.api
-    is_given_up: list[bool] = []
-    start = 0.0
-
-    def report(fraction: float, user_data: object) -> bool:
-        goes_on = on_progress(start + (1 - start) * fraction)
-        if not goes_on:
-            is_given_up.append(True)
-        return goes_on
-
-    def report_reading(fraction: float) -> bool:
-        nonlocal start
-        start = READ_AHEAD_SHARE * fraction
-        return on_progress(start)
-
-    if options.use_mmap and not read_ahead(header.path, report_reading):
+    progress = _Progress(on_progress)
+    if options.use_mmap and not read_ahead(header.path, progress.report_reading):
         raise EngineLoadError("loading was given up")
     params = api.llama_model_default_params()
     params.n_gpu_layers = options.gpu_layers
     params.load_mode = _load_mode(api, options)
     params.use_extra_bufts = not _is_x86()  # repacked weights there double memory and load time for 10 % more speed
     params.load_mtp = False
-    params.progress_callback = callback = api.llama_progress_callback(report)
+    params.progress_callback = callback = api.llama_progress_callback(progress)
     no_device = (ctypes.c_void_p * 1)(None)
     if options.gpu_layers == 0:
         params.devices = ctypes.addressof(no_device)
@@ -415,8 +430,11 @@ def _load_model(
     library.log.clear()
     model = api.llama_model_load_from_file(os.fsencode(header.path), params)
     del callback
+    if progress.error is not None:
+        api.llama_model_free(model)
+        raise progress.error
     if not model:
-        raise _load_error(library, header, is_given_up=bool(is_given_up))
+        raise _load_error(library, header, is_given_up=progress.is_given_up)
     if options.use_mlock and any("mlock" in line for line in library.log.warnings):
         _logger.warning("the weights are not locked in memory: the system does not permit it (see `ulimit -l`)")
     return model
