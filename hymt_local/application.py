@@ -145,6 +145,7 @@ class Application:
             threads=settings.threads,
             kv_types=("f16",) if settings.kv_type == "auto" else (settings.kv_type,),
             slots=1 if settings.deterministic else settings.slots,
+            kv_offload=settings.kv_offload,
         )
 
     def probe_machine(self) -> MachineFacts:
@@ -227,6 +228,10 @@ class Application:
             kv_type=TINY_KV_TYPE if is_tiny and self.settings.kv_type == "auto" else fit.kv_type,
             slots=fit.n_slots,
             deterministic=self.settings.deterministic,
+            use_mlock=self.settings.mlock,
+            kv_offload=self.settings.kv_offload,
+            tensor_split=_shares(self.settings.tensor_split),
+            flash_attention=self.settings.flash_attention,
             prefix_dir=self.paths.cache_dir / "prefix",
             name=model.ref,
         )
@@ -254,6 +259,10 @@ def open_application(environ: Mapping[str, str], *, flags: Mapping[str, Any] | N
     logging.getLogger("hymt_local").setLevel(resolved.settings.log_level.upper())
     catalog = load_catalog(_existing(paths.catalog_file))
     return Application(paths, resolved, catalog, ModelStore(paths, catalog))
+
+
+def _shares(text: str | None) -> tuple[float, ...]:
+    return tuple(map(float, text.split(","))) if text else ()
 
 
 def _existing(path: Path) -> Path | None:

@@ -47,9 +47,20 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         Literal["auto", "f16", "bf16", "q8_0", "q4_0"],
         msgspec.Meta(description="KV cache; auto: f16, q8_0: half the memory, q4_0: a quarter, slower and less exact"),
     ] = "auto"
+    kv_offload: Annotated[bool, msgspec.Meta(description="keep the KV cache on the GPU, beside its layers")] = True
+    tensor_split: Annotated[
+        Annotated[str, msgspec.Meta(pattern=r"^\d+(\.\d+)?(,\d+(\.\d+)?)*$", max_length=200)] | None,
+        msgspec.Meta(description="shares of several GPUs, such as 3,1; unset: by their free memory"),
+    ] = None
+    flash_attention: Annotated[
+        bool, msgspec.Meta(description="attention without its large table; q8_0 and q4_0 need it, some GPUs lack it")
+    ] = True
+    mlock: Annotated[
+        bool, msgspec.Meta(description="keep the weights in memory whatever other programs want; needs a permission")
+    ] = False
     slots: Annotated[
         Annotated[int, msgspec.Meta(ge=1, le=64)] | None,
-        msgspec.Meta(description="segments translated at once; unset: 16, or what fits into memory"),
+        msgspec.Meta(description="segments translated at once; unset: 32, or what fits into memory"),
     ] = None
     deterministic: Annotated[
         bool, msgspec.Meta(description="one segment at a time: the same answer to the last bit, several times slower")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from hymt_local.catalog import Catalog, ModelFile, ModelSpec
-from hymt_local.engine.fit import FitPlan, FitWish, MachineFacts, ModelFacts, plan
+from hymt_local.engine.fit import COMFORTABLE_SHARE, FitPlan, FitWish, MachineFacts, ModelFacts, plan
 from hymt_local.engine.gguf_file import GgufHeader
 from hymt_local.engine.gguf_support import MOE_ARCHITECTURE
 
@@ -15,8 +15,6 @@ FLUENT_TOKENS_PER_S = 15.0
 """Above it nobody waits for the finer quantization of a model."""
 KEPT_SPEED = 0.7
 """Below it the finer quantization must keep this part of the speed."""
-COMFORTABLE_SHARE = 0.75
-"""Of the available memory: the browser that is opened next has to live too."""
 LARGEST_DEFAULT_BYTES = 10_000_000_000
 """What is downloaded without being asked for by name."""
 SPARE_DISK_BYTES = 64 << 20

@@ -23,6 +23,7 @@ from hymt_local.engine.base import (
     TokensGenerated,
 )
 from hymt_local.engine.context import check_fits
+from hymt_local.engine.counters import DraftStats, EngineCounters
 from hymt_local.engine.one_by_one import OneByOneBackend
 from hymt_local.errors import EngineMemoryError
 from hymt_local.events import TokenUsage
@@ -39,6 +40,7 @@ class FragileBackend(OneByOneBackend):
 
     def __init__(self, *, context_length: int = 1000, is_deterministic: bool = False) -> None:
         super().__init__(slots=4)
+        self._n_opened = 0
         self._info = ModelInfo(
             name="fragile",
             architecture="fragile",
@@ -57,6 +59,10 @@ class FragileBackend(OneByOneBackend):
         return self._info
 
     @property
+    def counters(self) -> EngineCounters:
+        return EngineCounters(DraftStats(slices=self._n_opened))
+
+    @property
     def tokenizes_anywhere(self) -> bool:
         return True
 
@@ -67,6 +73,7 @@ class FragileBackend(OneByOneBackend):
 
     def open(self, request: GenerationRequest) -> int:
         check_fits(request, context_length=self._info.context_length)
+        self._n_opened += 1
         return super().open(request)
 
     def play(self, request: GenerationRequest) -> Iterator[GenerationEvent]:

@@ -18,9 +18,10 @@ from hymt_local.cli.bench_meter import BATCH_PROMPT, BatchPoint, Meter, Sizes
 from hymt_local.cli.bench_peers import Peer, PeerWork, measure_peers
 from hymt_local.cli.diagnostics import ProgressLine
 from hymt_local.engine.base import ModelInfo
+from hymt_local.engine.counters import EngineCounters
 from hymt_local.errors import UsageError
 
-QUICK = Sizes(prompt_tokens=128, output_tokens=32, runs=3, batches=(1, 4, 16), batch_runs=1)
+QUICK = Sizes(prompt_tokens=128, output_tokens=32, runs=3, batches=(1, 16, 32), batch_runs=1)
 FULL = Sizes(prompt_tokens=256, output_tokens=64, runs=5, batches=(1, 2, 4, 8, 16, 32), batch_runs=3)
 BAR_CELLS = 24
 
@@ -50,6 +51,8 @@ class BenchResult:
     batch: tuple[BatchPoint, ...]
     draft_ratio: float
     prefix_ratio: float
+    counters: EngineCounters
+    """What the engine counted meanwhile."""
     runs: int
     peers: tuple[Peer, ...]
 
@@ -116,6 +119,7 @@ async def _measure(app: Application, path: Path, *, sizes: Sizes, with_peers: bo
             progress.show(label, step / meter.n_steps)
             await measurement
         memory_bytes = _resident_bytes(info)
+        counters = await engine.counters()
         (batch_prompt,) = await engine.tokenize(["The quick brown fox jumps over the lazy dog. " * BATCH_PROMPT])
     finally:
         progress.clear()
@@ -141,6 +145,7 @@ async def _measure(app: Application, path: Path, *, sizes: Sizes, with_peers: bo
         batch=figures.batch,
         draft_ratio=figures.draft_ratio,
         prefix_ratio=figures.prefix_ratio,
+        counters=counters,
         runs=sizes.runs,
         peers=_peers(path, info, batch_prompt[:BATCH_PROMPT], sizes=sizes) if with_peers else (),
     )
@@ -213,6 +218,20 @@ def _rows(result: BenchResult) -> Iterator[tuple[str, str, str]]:
         yield "together, with prompts", f"{point.generations:>2} {bar}", f"{point.output_tokens_per_s:.1f} tokens/s"
     yield "an answer with a right draft", "", f"{result.draft_ratio:.2f} of its time"
     yield "first token, kept prompt", "", f"{result.prefix_ratio:.2f} of its time"
+    yield from _counter_rows(result.counters)
+
+
+def _counter_rows(counters: EngineCounters) -> Iterator[tuple[str, str, str]]:
+    drafts, prefixes = counters.drafts, counters.prefixes
+    if drafts.guessed:
+        share = f"{drafts.accepted} of {drafts.guessed} tokens right"
+        yield "drafts", output.counted(drafts.slices, "slice"), share + (", given up" if drafts.is_given_up else "")
+    if prefixes.hits:
+        milliseconds = 1000 * prefixes.restored_s / prefixes.hits
+        yield "prompts restored", f"{prefixes.hits} of {prefixes.hits + prefixes.misses}", f"{milliseconds:.1f} ms each"
+    if prefixes.given_up:
+        lengths = ", ".join(map(str, prefixes.given_up))
+        yield "prompts not worth keeping", f"from {lengths} tokens", "restoring takes longer than reading"
 
 
 def _peer_rows(result: BenchResult) -> Iterator[tuple[str, str, str]]:

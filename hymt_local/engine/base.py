@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
+from hymt_local.engine.counters import EngineCounters
 from hymt_local.errors import DecodeError
 from hymt_local.events import Priority, SamplingParams, TokenUsage
 
@@ -122,6 +123,11 @@ class Backend(Protocol):
         """Facts about the loaded model."""
 
     @property
+    def counters(self) -> EngineCounters:
+        """What it did since the model was loaded."""
+        return EngineCounters()
+
+    @property
     def tokenizes_anywhere(self) -> bool:
         """Whether `tokenize` may be called from any thread, also beside a step and after closing."""
         return False
@@ -205,6 +211,9 @@ class Engine(Protocol):
 
     def generate(self, request: GenerationRequest) -> AsyncIterator[GenerationEvent]:
         """Yield the events of one generation; closing the iterator cancels it, in prefill too."""
+
+    async def counters(self) -> EngineCounters:
+        """Return what was done since the model was loaded; zeros when it is not, for it is not loaded for this."""
 
     async def close(self) -> None:
         """Cancel what runs, free the model and end the thread."""

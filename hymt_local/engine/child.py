@@ -19,6 +19,7 @@ from typing import BinaryIO
 
 from hymt_local.engine.base import Backend, BackendOpener
 from hymt_local.engine.pipe import (
+    AskCounters,
     AskGpus,
     Called,
     CanOpen,
@@ -161,6 +162,8 @@ def _result(command: Command, backend: Backend) -> object:
             return [_happened(ticket, event) for ticket, event in backend.step()]
         case Drop(ticket):
             return backend.drop(ticket)
+        case AskCounters():
+            return backend.counters
     raise EngineError(f"no such command: {command}")
 
 

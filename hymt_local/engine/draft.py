@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from hymt_local.engine.counters import DraftStats
 from hymt_local.engine.options import DRAFT_SLICE, LONG_DRAFT_SLICE
 
 ANCHOR = 2
@@ -42,7 +43,7 @@ class Draft:
         self._n_right = PROVEN
         """Since the alignment; the beginning is one that needs no proof."""
         self._anchor = ANCHOR
-        self._size = DRAFT_SLICE
+        self._size = LONG_DRAFT_SLICE  # most edits leave the beginning as it was
 
     def guess(self, n_most: int) -> tuple[int, ...]:
         """Return the tokens that probably come next, at most `n_most`; none while answer and draft disagree."""
@@ -113,6 +114,11 @@ class DraftMeter:
         if self.n_slices < TRIALS or not self._row_s or not self._slice_s:
             return True
         return self._tokens_per_slice * self._row_s >= self._slice_s
+
+    @property
+    def stats(self) -> DraftStats:
+        """What was counted."""
+        return DraftStats(self.n_slices, self.n_guessed, self.n_accepted, is_given_up=not self.pays)
 
     def admits(self) -> bool:
         """Return whether the next request may use its draft; now and then also when they do not pay."""

@@ -44,6 +44,8 @@ SYSTEM_BYTES = GIB
 LEAST_SHARE_ON_GPU = 8
 """With fewer than a n-th of the layers on the GPU the copying eats the gain."""
 
+COMFORTABLE_SHARE = 0.75
+"""Of the available memory: the browser that is opened next has to live too."""
 WORTHWHILE_SPEED_UP = 1.3
 """Slots are given up for it: one text at a time is what people wait for."""
 CPU_BYTES_PER_S_PER_THREAD = 12e9
@@ -144,6 +146,8 @@ class FitWish:
     """In order of preference: q8_0 halves the cache and slows down the reading of long prompts."""
     slots: int | None = None
     """Generations decoded together."""
+    kv_offload: bool = True
+    """Keep the KV cache beside the layers that are on the GPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,8 +234,14 @@ def plan(model: ModelFacts, machine: MachineFacts, *, wish: FitWish | None = Non
     if best.verdict != "good":
         return best
     alike = [attempt for attempt in attempts if attempt.verdict == "good" and _is_like(attempt, best)]
+    alike = [attempt for attempt in alike if _suits(attempt, machine)] or alike
     fastest = max(attempt.tokens_per_s for attempt in alike)
     return next(attempt for attempt in alike if attempt.tokens_per_s * WORTHWHILE_SPEED_UP >= fastest)
+
+
+def _suits(attempt: FitPlan, machine: MachineFacts) -> bool:
+    """Tell whether it has no more slots than there is memory to spare for: the last few bring least."""
+    return attempt.n_slots < SLOTS[0] or attempt.ram_bytes <= COMFORTABLE_SHARE * machine.available_bytes
 
 
 def _is_like(attempt: FitPlan, other: FitPlan) -> bool:
@@ -287,7 +297,8 @@ def _attempt(model: ModelFacts, machine: MachineFacts, *, wish: FitWish, shape: 
     kv_bytes = model.kv_bytes(shape.n_cells, shape.kv_type)
     graph_bytes = model.compute_bytes(shape.n_cells)
     compute_bytes = graph_bytes + model.logits_bytes(shape.n_outputs)
-    share = _place(model, machine, wished=wish.gpu_layers, kv_bytes=kv_bytes, compute_bytes=graph_bytes)
+    offloaded_bytes = kv_bytes if wish.kv_offload else 0
+    share = _place(model, machine, wished=wish.gpu_layers, kv_bytes=offloaded_bytes, compute_bytes=graph_bytes)
     anonymous_bytes = kv_bytes - share.kv_bytes + compute_bytes + model.program_bytes + share.runtime_bytes
     ram_bytes = anonymous_bytes + share.host_weights_bytes + (share.vram_bytes if share.is_unified else 0)
     threads = wish.threads or default_threads(model.weights_bytes, machine.n_cores)

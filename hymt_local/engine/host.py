@@ -25,8 +25,9 @@ from hymt_local.engine.base import (
     TokensGenerated,
 )
 from hymt_local.engine.context import check_fits, has_slot
+from hymt_local.engine.counters import EngineCounters
 from hymt_local.engine.fit import GpuFacts
-from hymt_local.engine.pipe import AskGpus, CanOpen, Drop, Happened, Load, Open, Order, Step, Tokenize
+from hymt_local.engine.pipe import AskCounters, AskGpus, CanOpen, Drop, Happened, Load, Open, Order, Step, Tokenize
 from hymt_local.engine.process import EngineProcess, Patience, ProcessGoneError
 from hymt_local.engine.utf8 import encode_text
 from hymt_local.errors import EngineError, EngineLoadError, EngineMemoryError, EngineStoppedError, HymtError
@@ -151,6 +152,18 @@ class HostedBackend(Backend):
     def info(self) -> ModelInfo:
         """Facts about the loaded model; after a crash for want of memory the context may be smaller."""
         return self._info
+
+    @property
+    def counters(self) -> EngineCounters:
+        """What the process did since it loaded the model; one that was started again begins at nothing."""
+        if self._process is None:
+            return EngineCounters()
+        try:
+            counters: EngineCounters = self._process.call(AskCounters())
+        except ProcessGoneError as gone:
+            self._note_end(gone)
+            return EngineCounters()
+        return counters
 
     @property
     def tokenizes_anywhere(self) -> bool:

@@ -7,6 +7,7 @@ checked here first: open handles, ids in range, batches within bounds, one threa
 from __future__ import annotations
 
 import atexit
+import contextlib
 import ctypes
 import functools
 import importlib.metadata
@@ -26,16 +27,27 @@ from typing import Any
 from hymt_local.engine.base import Backend, FinishReason, GenerationDone, GenerationRequest, ModelInfo, Outcome
 from hymt_local.engine.batcher import Batcher
 from hymt_local.engine.context import check_fits
+from hymt_local.engine.counters import DraftStats, EngineCounters, PrefixStats
 from hymt_local.engine.fingerprint import file_fingerprint
 from hymt_local.engine.gguf_file import GgufHeader, quantization_of, read_header
 from hymt_local.engine.gguf_support import check_supported
 from hymt_local.engine.llama_context import ContextShape, LlamaContext, native_function
 from hymt_local.engine.llama_vocabulary import Vocabulary
 from hymt_local.engine.machine import usable_cores
-from hymt_local.engine.options import PROMPT_SLICE, LlamaOptions, default_threads, n_cells, n_outputs, n_sequences
-from hymt_local.engine.prefix_store import PrefixStats, PrefixStore
+from hymt_local.engine.options import (
+    FLOAT_KV_TYPES,
+    PROMPT_SLICE,
+    LlamaOptions,
+    default_threads,
+    n_cells,
+    n_outputs,
+    n_sequences,
+)
+from hymt_local.engine.page_cache import read_ahead
+from hymt_local.engine.prefix_store import PrefixStore
 from hymt_local.engine.sampling import Chooser, Greedy, Sampled, check_sampling
 from hymt_local.errors import (
+    ConfigError,
     DecodeError,
     EngineError,
     EngineLoadError,
@@ -48,8 +60,13 @@ from hymt_local.events import SamplingParams, TokenUsage
 SPIN_COUNT = "2000"
 """Of libgomp's barriers: with its default, decoding collapses as soon as other programs want the cores."""
 LOG_TAIL_LINES = 50
+READ_AHEAD_SHARE = 0.9
+"""Of loading, when the file is not in memory yet."""
 NO_MEMORY_WORDS = ("failed to allocate", "unable to allocate", "out of memory")
 """In llama.cpp's log, when memory was the reason of a failure."""
+
+_WARNING_LEVELS = (3, 4)
+"""Of ggml's log: warnings and errors."""
 
 _logger = logging.getLogger(__name__)
 _library_lock = threading.Lock()
@@ -128,14 +145,23 @@ class LogSink:
 
     def __init__(self) -> None:
         self.tail: deque[str] = deque(maxlen=LOG_TAIL_LINES)
+        self.warnings: deque[str] = deque(maxlen=LOG_TAIL_LINES)
         self._unfinished = ""
+
+    def clear(self) -> None:
+        """Forget all lines."""
+        self.tail.clear()
+        self.warnings.clear()
 
     def __call__(self, level: int, text: bytes | None, user_data: object) -> None:
         """Take a piece of log; runs on whichever thread called C."""
         *lines, self._unfinished = (self._unfinished + (text or b"").decode("utf-8", errors="replace")).split("\n")
         for line in lines:
             self.tail.append(line)
-            _logger.debug("%s", line)
+            if level in _WARNING_LEVELS:
+                self.warnings.append(line)
+            with contextlib.suppress(Exception):  # no exception can leave a function that C called
+                _logger.debug("%s", line)
 
 
 class LlamaBackend(Backend):
@@ -156,6 +182,7 @@ class LlamaBackend(Backend):
         options: LlamaOptions,
         on_progress: Callable[[float], bool],
     ) -> None:
+        _check_kv_type(options)
         self._closing = threading.Lock()
         self._owner = (os.getpid(), threading.get_ident())
         self._library = library
@@ -187,9 +214,10 @@ class LlamaBackend(Backend):
         return self._info
 
     @property
-    def prefix_stats(self) -> PrefixStats:
-        """What keeping prompt beginnings did."""
-        return self._prefixes.stats if self._prefixes else PrefixStats()
+    def counters(self) -> EngineCounters:
+        """What drafts and kept prompt beginnings did."""
+        drafts = self._batcher.meter.stats if self._batcher else DraftStats()
+        return EngineCounters(drafts, self._prefixes.stats if self._prefixes else PrefixStats())
 
     @property
     def tokenizes_anywhere(self) -> bool:
@@ -338,7 +366,7 @@ def _open_prefixes(library: Library, header: GgufHeader, *, options: LlamaOption
         "architecture": header.architecture,
         "layers": str(header.of_architecture("block_count")),
         "kv": options.kv_type,
-        "flash_attention": True,
+        "flash_attention": options.flash_attention,
         "unified": True,
         "gpu_layers": info.n_gpu_layers,
         "machine": platform.machine(),
@@ -354,33 +382,70 @@ def _build(api: Any) -> str:
     return f"llama-cpp-python {importlib.metadata.version('llama-cpp-python')} ({' '.join(features)})"
 
 
+class _Progress:
+    """Reports the progress of loading from C, which no exception can leave.
+
+    Args:
+        on_progress: Called with 0.0 to 1.0; False gives up.
+    """
+
+    def __init__(self, on_progress: Callable[[float], bool]) -> None:
+        self.is_given_up = False
+        self.error: Exception | None = None
+        self._on_progress = on_progress
+        self._start = 0.0
+
+    def __call__(self, fraction: float, user_data: object) -> bool:
+        try:
+            self.is_given_up = not self._on_progress(self._start + (1 - self._start) * fraction)
+        except Exception as error:  # raised again on the other side of C
+            self.error = error
+        return not self.is_given_up and self.error is None
+
+    def report_reading(self, fraction: float) -> bool:
+        """Report how much of the file is in memory."""
+        self._start = READ_AHEAD_SHARE * fraction
+        return self._on_progress(self._start)
+
+
 def _load_model(
     library: Library, header: GgufHeader, *, options: LlamaOptions, on_progress: Callable[[float], bool]
 ) -> Any:
     api = library.api
-    is_given_up: list[bool] = []
-
-    def report(fraction: float, user_data: object) -> bool:
-        goes_on = on_progress(fraction)
-        if not goes_on:
-            is_given_up.append(True)
-        return goes_on
-
+    progress = _Progress(on_progress)
+    if options.use_mmap and not read_ahead(header.path, progress.report_reading):
+        raise EngineLoadError("loading was given up")
     params = api.llama_model_default_params()
     params.n_gpu_layers = options.gpu_layers
     params.load_mode = _load_mode(api, options)
     params.use_extra_bufts = not _is_x86()  # repacked weights there double memory and load time for 10 % more speed
     params.load_mtp = False
-    params.progress_callback = callback = api.llama_progress_callback(report)
+    params.progress_callback = callback = api.llama_progress_callback(progress)
     no_device = (ctypes.c_void_p * 1)(None)
     if options.gpu_layers == 0:
         params.devices = ctypes.addressof(no_device)
-    library.log.tail.clear()
+    shares = _shares(api, options)
+    if shares is not None:
+        params.tensor_split = shares
+    library.log.clear()
     model = api.llama_model_load_from_file(os.fsencode(header.path), params)
     del callback
+    if progress.error is not None:
+        api.llama_model_free(model)
+        raise progress.error
     if not model:
-        raise _load_error(library, header, is_given_up=bool(is_given_up))
+        raise _load_error(library, header, is_given_up=progress.is_given_up)
+    if options.use_mlock and any("mlock" in line for line in library.log.warnings):
+        _logger.warning("the weights are not locked in memory: the system does not permit it (see `ulimit -l`)")
     return model
+
+
+def _shares(api: Any, options: LlamaOptions) -> Any:
+    """Return the shares of the GPUs as C wants them: one for each that there could be; None for its own choice."""
+    if not options.tensor_split:
+        return None
+    n_devices = max(1, api.llama_max_devices())  # llama.cpp reads as many, whatever there are
+    return (ctypes.c_float * n_devices)(*options.tensor_split[:n_devices])
 
 
 def _load_error(library: Library, header: GgufHeader, *, is_given_up: bool) -> EngineLoadError:
@@ -416,7 +481,17 @@ def _context_shape(header: GgufHeader, options: LlamaOptions) -> ContextShape:
         threads=options.threads or default_threads(header.size_bytes, usable_cores()),
         offload=options.gpu_layers != 0,
         kv_type=options.kv_type,
+        kv_offload=options.kv_offload,
+        flash_attention=options.flash_attention,
     )
+
+
+def _check_kv_type(options: LlamaOptions) -> None:
+    if not options.flash_attention and options.kv_type not in FLOAT_KV_TYPES:
+        raise ConfigError(
+            f"kv_type = {options.kv_type} needs flash attention",
+            hint="set `flash_attention` to true, or `kv_type` to f16",
+        )
 
 
 def _effective_gpu_layers(api: Any, header: GgufHeader, options: LlamaOptions) -> int:

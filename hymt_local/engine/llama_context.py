@@ -20,6 +20,7 @@ CONTEXT_STEP = 256
 """llama.cpp rounds context lengths up to it."""
 
 _ABORTED = 2
+_BYTES = ctypes.POINTER(ctypes.c_uint8)
 _GGML_TYPES: dict[KvType, int] = {"f16": 1, "bf16": 30, "q8_0": 8, "q4_0": 2}
 """ggml_type; llama_cpp does not name all of them."""
 
@@ -40,8 +41,11 @@ class ContextShape:
     """Most tokens computed at once."""
     threads: int
     offload: bool
-    """Keep the KV cache and large products on the GPU."""
+    """Compute large products on the GPU."""
     kv_type: KvType = "f16"
+    kv_offload: bool = True
+    """Keep the KV cache on the GPU, where `offload` is."""
+    flash_attention: bool = True
 
 
 class LlamaContext(BatchDecoder):
@@ -166,8 +170,8 @@ class LlamaContext(BatchDecoder):
         self._api.llama_memory_seq_cp(self._memory, source, target, 0, n_tokens)
         self._held[target] = n_tokens
 
-    def state(self, slot: int, n_tokens: int) -> bytes:
-        """Return the state of the first tokens of a sequence.
+    def state(self, slot: int, n_tokens: int) -> memoryview:
+        """Return the state of the first tokens of a sequence, in memory of its own.
 
         Raises:
             DecodeError: it holds fewer, or llama.cpp failed.
@@ -178,22 +182,22 @@ class LlamaContext(BatchDecoder):
             raise DecodeError(f"sequence {slot} does not hold {n_tokens} tokens")
         self._api.llama_memory_seq_cp(self._memory, slot, spare, 0, n_tokens)
         size = self._api.llama_state_seq_get_size(self.handle, spare)
-        buffer = (ctypes.c_uint8 * size)()
-        n_bytes = self._api.llama_state_seq_get_data(self.handle, buffer, size, spare)
+        buffer = np.empty(size, dtype=np.uint8)
+        n_bytes = self._api.llama_state_seq_get_data(self.handle, buffer.ctypes.data_as(_BYTES), size, spare)
         self._api.llama_memory_seq_rm(self._memory, spare, -1, -1)
         if not n_bytes:
             raise DecodeError(f"llama.cpp could not save {n_tokens} tokens")
-        return bytes(memoryview(buffer)[:n_bytes])
+        return buffer.data[:n_bytes]
 
-    def restore(self, slot: int, state: bytes, *, n_tokens: int) -> bool:
+    def restore(self, slot: int, state: bytes | memoryview, *, n_tokens: int) -> bool:
         """Let a sequence hold a state and nothing else; False, and it is empty, when that is not one of `n_tokens`.
 
         The state must come from `state` of a context of the same kind, unharmed: llama.cpp believes what it reads.
         """
-        buffer = (ctypes.c_uint8 * len(state)).from_buffer_copy(state)
+        buffer = np.frombuffer(state, dtype=np.uint8)  # no copy: it may have a quarter of a gigabyte
         self.truncate(slot, 0)
         api, memory = self._api, self._memory
-        n_bytes = api.llama_state_seq_set_data(self.handle, buffer, len(state), slot)
+        n_bytes = api.llama_state_seq_set_data(self.handle, buffer.ctypes.data_as(_BYTES), len(state), slot)
         first, last = api.llama_memory_seq_pos_min(memory, slot), api.llama_memory_seq_pos_max(memory, slot)
         if n_bytes == len(state) and (first, last) == (0, n_tokens - 1):
             self._held[slot] = n_tokens
@@ -280,11 +284,13 @@ def _context_params(api: Any, shape: ContextShape) -> Any:
     )  # instead of a row of logits per token of a batch; below n_seq_max it aborts
     params.n_threads = shape.threads
     params.n_threads_batch = shape.threads
-    params.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_ENABLED
+    is_flash = shape.flash_attention  # never AUTO: states of both kinds do not fit each other
+    params.flash_attn_type = api.LLAMA_FLASH_ATTN_TYPE_ENABLED if is_flash else api.LLAMA_FLASH_ATTN_TYPE_DISABLED
     params.pooling_type = api.LLAMA_POOLING_TYPE_NONE
     params.attention_type = api.LLAMA_ATTENTION_TYPE_CAUSAL
     params.kv_unified = True
     params.type_k = params.type_v = _GGML_TYPES[shape.kv_type]  # quantized values need flash attention
-    params.offload_kqv = params.op_offload = shape.offload
+    params.op_offload = shape.offload
+    params.offload_kqv = shape.offload and shape.kv_offload
     params.no_perf = True
     return params

@@ -14,17 +14,19 @@ KvType = Literal["f16", "bf16", "q8_0", "q4_0"]
 MIB = 1 << 20
 KV_BYTES: dict[KvType, float] = {"f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
 """Bytes per number of the KV cache."""
+FLOAT_KV_TYPES: frozenset[KvType] = frozenset({"f16", "bf16"})
+"""Those that do without flash attention."""
 TINY_KV_TYPE: KvType = "bf16"
 """A tiny model is often undecided between two tokens, and its prompts are short."""
 TINY_MODEL_BYTES = 64 * MIB
 """Below it one thread is fastest: several would mostly wait for each other."""
 PROMPT_SLICE = 256
 """Most tokens per decode call; more are not computed faster, and progress is reported between two calls."""
-SLOTS = (16, 4, 1)
+SLOTS = (32, 16, 4, 1)
 """Generations decoded together, best first; where there are several, one more is kept for interactive work. Kernels
-compute 16 rows at a time; 8 cost as much as 16 without AVX-512."""
-CELLS_PER_SLOT = 256
-"""Of the shared KV cache: a paragraph, its prompt and its translation."""
+compute 16 rows at a time; 8 cost as much as 16 without AVX-512, and 64 rows meet another, slower attention kernel."""
+CELLS_PER_SLOT = 160
+"""Of the shared KV cache: a sentence or two, their prompt and their translation. Longer ones run fewer at a time."""
 DRAFT_SLICE = 15
 """Guessed tokens per step; with the token before them they fill the 16 rows that kernels compute at a time."""
 LONG_DRAFT_SLICE = 31
@@ -51,6 +53,12 @@ class LlamaOptions:
     use_mmap: bool = True
     use_mlock: bool = False
     """Keep the weights in memory whatever other programs want; needs a permission of the system."""
+    kv_offload: bool = True
+    """Keep the KV cache on the GPU, beside its layers. Without layers there it is in main memory anyway."""
+    tensor_split: tuple[float, ...] = ()
+    """Shares of several GPUs, in llama.cpp's order; empty shares by their free memory."""
+    flash_attention: bool = True
+    """Off, quantized KV types do not work, and many sequences together cost more."""
     slots: int = SLOTS[0]
     """Generations decoded together, beside one interactive one where there are several. Their answers may differ from
     those of a generation alone where two tokens are almost equally likely."""

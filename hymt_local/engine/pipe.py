@@ -14,6 +14,7 @@ from typing import IO, Any
 import msgspec
 
 from hymt_local.engine.base import GenerationDone, GenerationRequest, ModelInfo, Outcome, PromptRead, TokensGenerated
+from hymt_local.engine.counters import EngineCounters
 from hymt_local.engine.fit import GpuFacts
 from hymt_local.errors import ErrorReport, HymtError, error_of
 
@@ -73,6 +74,10 @@ class Drop(_Message, frozen=True):
     ticket: int
 
 
+class AskCounters(_Message, frozen=True):
+    """Returns EngineCounters."""
+
+
 class Interrupt(_Message, frozen=True):
     """Is not answered."""
 
@@ -81,7 +86,7 @@ class Close(_Message, frozen=True):
     """Returns None; the process ends."""
 
 
-Command = Load | AskGpus | Tokenize | CanOpen | Open | Step | Drop | Interrupt | Close
+Command = Load | AskGpus | Tokenize | CanOpen | Open | Step | Drop | AskCounters | Interrupt | Close
 
 
 class Happened(msgspec.Struct, frozen=True, array_like=True):
@@ -151,6 +156,7 @@ _RESULTS: dict[type, Any] = {
     Open: int,
     Step: list[Happened],
     Drop: GenerationDone,
+    AskCounters: EngineCounters,
     Close: None,
 }
 _results = {kind: msgspec.msgpack.Decoder(result) for kind, result in _RESULTS.items()}

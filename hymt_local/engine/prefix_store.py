@@ -24,6 +24,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from hymt_local.engine.counters import PrefixStats
 from hymt_local.engine.options import PREFIX_BYTES
 
 MAGIC = b"HYMTKV01"
@@ -39,25 +40,8 @@ _STALE_PART_S = 3600.0
 _LENGTH = struct.Struct("<I")
 
 _logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class PrefixStats:
-    """What a store did since it was opened."""
-
-    hits: int = 0
-    misses: int = 0
-    saved: int = 0
-    removed: int = 0
-    """Files that were corrupt, foreign or stale."""
-    errors: int = 0
-    """Reads and writes that the disk refused."""
-    restored_tokens: int = 0
-    restored_s: float = 0.0
-    memory_bytes: int = 0
-    disk_bytes: int = 0
-    given_up: tuple[int, ...] = ()
-    """Lengths, rounded down to powers of two, whose states took longer to restore than to compute."""
+State = bytes | memoryview
+"""One sequence, as the engine gave it: never changed, and not copied on its way."""
 
 
 @dataclass(slots=True)
@@ -92,7 +76,7 @@ class PrefixStore:
         self._memory_bytes = memory_bytes
         self._disk_bytes = disk_bytes
         self._clock = clock
-        self._memory: OrderedDict[str, bytes] = OrderedDict()
+        self._memory: OrderedDict[str, State] = OrderedDict()
         self._stats = PrefixStats()
         self._trials: dict[int, _Trials] = {}
         self._token_s: float | None = None
@@ -113,7 +97,7 @@ class PrefixStore:
         """Return whether a beginning of this length is worth keeping."""
         return n_tokens >= LEAST_TOKENS and not self._is_given_up(_size_class(n_tokens))
 
-    def get(self, tokens: Sequence[int]) -> bytes | None:
+    def get(self, tokens: Sequence[int]) -> State | None:
         """Return the state of exactly these tokens, or None."""
         key = self._key(tokens)
         state = self._memory.get(key)
@@ -127,7 +111,7 @@ class PrefixStore:
             self._count(misses=1)
         return state
 
-    def put(self, tokens: Sequence[int], state: bytes) -> None:
+    def put(self, tokens: Sequence[int], state: State) -> None:
         """Keep a state; the file is written in the background."""
         key = self._key(tokens)
         self._remember(key, state)
@@ -202,7 +186,7 @@ class PrefixStore:
         digest.update(array("i", tokens).tobytes())
         return digest.hexdigest()[:40]
 
-    def _remember(self, key: str, state: bytes) -> None:
+    def _remember(self, key: str, state: State) -> None:
         self._memory[key] = state
         self._memory.move_to_end(key)
         while len(self._memory) > 1 and sum(map(len, self._memory.values())) > self._memory_bytes:
@@ -226,7 +210,7 @@ class PrefixStore:
         self._stats = replace(self._stats, errors=self._stats.errors + 1)
         self._folder = None
 
-    def _read(self, key: str, tokens: Sequence[int]) -> bytes | None:
+    def _read(self, key: str, tokens: Sequence[int]) -> State | None:
         if self._folder is None:
             return None
         path = self._folder / (key + SUFFIX)
@@ -247,7 +231,7 @@ class PrefixStore:
             os.utime(path)  # the least recently used goes first
         return state
 
-    def _write(self, key: str, tokens: array[int], state: bytes) -> None:
+    def _write(self, key: str, tokens: array[int], state: State) -> None:
         folder = self._folder
         if folder is None:
             return
@@ -289,7 +273,7 @@ class PrefixStore:
             path.unlink()
 
 
-def pack(state: bytes, *, fingerprint: str, tokens: Sequence[int]) -> list[bytes]:
+def pack(state: State, *, fingerprint: str, tokens: Sequence[int]) -> list[State]:
     """Return the container of a state, in pieces."""
     header = json.dumps({"fingerprint": fingerprint, "tokens": len(tokens), "state_bytes": len(state)}).encode()
     pieces = [MAGIC, _LENGTH.pack(len(header)), header, array("i", tokens).tobytes(), state]
@@ -299,8 +283,8 @@ def pack(state: bytes, *, fingerprint: str, tokens: Sequence[int]) -> list[bytes
     return [*pieces, digest.digest()]
 
 
-def unpack(data: bytes, *, fingerprint: str, tokens: Sequence[int]) -> bytes | None:
-    """Return the state in a container, or None when it is not intact, or not of this fingerprint and these tokens."""
+def unpack(data: bytes, *, fingerprint: str, tokens: Sequence[int]) -> memoryview | None:
+    """Return the state in a container, not copied; None unless it is intact, of this fingerprint and these tokens."""
     view = memoryview(data)
     n_state = len(data) - _DIGEST_BYTES
     if n_state < 0 or hashlib.sha256(view[:n_state]).digest() != data[n_state:]:
@@ -321,7 +305,7 @@ def unpack(data: bytes, *, fingerprint: str, tokens: Sequence[int]) -> bytes | N
     wanted = {"fingerprint": fingerprint, "tokens": len(tokens), "state_bytes": n_state - body}
     if header != wanted or data[start + n_header : body] != ids:
         return None
-    return data[body:n_state]
+    return view[body:n_state]
 
 
 def _size_class(n_tokens: int) -> int:

@@ -33,6 +33,7 @@ from hymt_local.engine.base import (
     ModelInfo,
 )
 from hymt_local.engine.cancel import CancelFlag
+from hymt_local.engine.counters import EngineCounters
 from hymt_local.errors import DecodeError, EngineError, EngineLoadError, EngineStoppedError, HymtError
 from hymt_local.events import Priority, TokenUsage
 
@@ -40,6 +41,9 @@ STACK_BYTES = 64 << 20
 """llama.cpp's tokenizer recurses once per character of a run (std::regex): the default stack overflows."""
 _TEXTS_PER_CALL = 32
 """Texts tokenized between two steps: about 5 ms."""
+_WINDOW = 64
+"""Successive generations of a document of which the longest come first: else it ends with a few long ones alone. Who
+comes later never overtakes a window, so that nobody waits for ever."""
 _PROGRESS_STEP = 0.01
 _INTERRUPT_S = 2.0
 _EXIT_JOIN_S = 5.0
@@ -106,6 +110,12 @@ class ThreadedEngine(Engine):
                     return
         finally:
             self._worker.withdraw(generation)
+
+    async def counters(self) -> EngineCounters:
+        """Return what was done since the model was loaded, between two steps; zeros when it is not loaded."""
+        if self._worker.info is None:
+            return EngineCounters()
+        return await self._call(lambda backend: backend.counters)
 
     async def close(self) -> None:
         """Cancel what runs, free the model and end the thread; closing twice is fine, using it later is an error."""
@@ -211,7 +221,7 @@ class _Worker:
         self._name = name
         self._changed = threading.Condition()
         self._calls: deque[_Call[Any]] = deque()
-        self._waiting: list[tuple[int, int, _Generation]] = []
+        self._waiting: list[tuple[tuple[int, int, int, int], _Generation]] = []
         self._order = itertools.count()
         self._running: dict[int, _Generation] = {}
         self._interrupted_at = -math.inf
@@ -243,7 +253,7 @@ class _Worker:
             if self._thread is None:
                 self._thread = _start_thread(self._run, f"hymt-engine-{self._name}")
             if isinstance(work, _Generation):
-                heapq.heappush(self._waiting, (work.request.priority, next(self._order), work))
+                heapq.heappush(self._waiting, (_turn(work.request, next(self._order)), work))
                 self._hurry_for(work)
             else:
                 self._calls.append(work)
@@ -255,7 +265,7 @@ class _Worker:
             if isinstance(work, _Generation):
                 work.flag.cancel()
                 self._stop_step_for_nobody()
-                self._waiting = [entry for entry in self._waiting if entry[2] is not work]
+                self._waiting = [entry for entry in self._waiting if entry[1] is not work]
                 heapq.heapify(self._waiting)
             elif work in self._calls:
                 self._calls.remove(work)
@@ -355,7 +365,7 @@ class _Worker:
         with self._changed:
             if self._is_closing or not self._waiting:
                 return False
-            generation = self._waiting[0][2]
+            generation = self._waiting[0][1]
             if self._running and not backend.can_open(generation.request):
                 return False
             heapq.heappop(self._waiting)
@@ -397,7 +407,7 @@ class _Worker:
 
     def _take_all(self) -> list[_Call[Any] | _Generation]:
         with self._changed:
-            waiting = [entry[2] for entry in self._waiting]
+            waiting = [entry[1] for entry in self._waiting]
             work: list[_Call[Any] | _Generation] = [*self._calls, *waiting, *self._running.values()]
             self._running.clear()
             self._calls.clear()
@@ -421,6 +431,13 @@ class _Worker:
             callbacks = self._when_ended
         for callback in callbacks:
             callback()
+
+
+def _turn(request: GenerationRequest, order: int) -> tuple[int, int, int, int]:
+    """Return what sorts waiting generations; `order` counts arrivals, and no two have the same."""
+    if request.priority is not Priority.DOCUMENT:
+        return request.priority, 0, 0, order
+    return request.priority, order // _WINDOW, -(len(request.prompt) + request.max_tokens), order
 
 
 def _tokenize(texts: Sequence[str], backend: Backend) -> list[tuple[int, ...]]:

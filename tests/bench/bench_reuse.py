@@ -2,8 +2,8 @@
 
 Run `python -m tests.bench.bench_reuse [--json]`. Ratios only, of processor time too: both sides of each run in turn.
 
-A random model does not translate, so the edit is simulated from its other end: the prompt is edited as the user would,
-and the draft is the new answer with the difference that such an edit makes.
+A random model does not translate: the answers are dictated, word for word those of `tests.bench.edits`, while all
+arithmetic is the model's own. So calls, rows and their times are those of a translator of this geometry.
 """
 
 from __future__ import annotations
@@ -14,23 +14,26 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import get_args
 
 from hymt_local.engine.base import GenerationRequest, TokensGenerated
 from hymt_local.engine.llama import LlamaBackend, open_llama_backend
 from hymt_local.engine.machine import usable_cores
-from hymt_local.engine.options import TINY_KV_TYPE, KvType, LlamaOptions, default_threads
+from hymt_local.engine.options import KvType, LlamaOptions, default_threads
+from hymt_local.engine.sampling import Chooser, Logits, checked_argmax
 from hymt_local.events import Priority
 from tests.bench.bench_batch import MEDIUM
+from tests.bench.edits import EDITS, Edit, Kind, ids
 from tests.toy_models import ToyModel, write_toy_model
 
 CONTEXT_LENGTH = 3072
-N_FIXED = 40
-N_SOURCE = 80
-"""A paragraph of 60 words."""
-N_ANSWER = 100
+N_FIXED = 20
+"""Tokens of the instruction before a paragraph."""
+N_VOCAB_BYTES = 256
+"""Stands for the control token after the source."""
 PREFIXES = (20, 512, 2048)
 
 
@@ -83,46 +86,67 @@ def prompt(seed: int, *, n_tokens: int) -> tuple[int, ...]:
     return (33 + seed % 90, *(33 + (seed * 7 + index * 31 + index * index) % 90 for index in range(n_tokens - 1)))
 
 
-def appended(before: tuple[int, ...], answer: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the prompt with a word more before its end, and the draft that lacks the answer's end."""
-    return (*before[:-5], 40, 41, *before[-5:]), answer[:-3]
+class Dictated(Chooser):
+    """Chooses what it was told, after the same search for the largest logit as always.
+
+    Args:
+        tokens: The answer, its stop token included.
+    """
+
+    def __init__(self, tokens: Sequence[int]) -> None:
+        self._tokens = iter(tokens)
+
+    def choose(self, logits: Logits, *, row: int = -1) -> int:
+        """Return the next token."""
+        checked_argmax(logits)
+        return next(self._tokens)
+
+    def accept(self, tokens: Sequence[int]) -> None:
+        """Skip tokens."""
+        for _ in tokens:
+            next(self._tokens)
+
+    def close(self) -> None:
+        """Do nothing."""
 
 
-def changed(before: tuple[int, ...], answer: tuple[int, ...]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the prompt with one word changed in its middle, and the draft that differs in its middle."""
-    middle, half = len(before) // 2, len(answer) // 2
-    return (*before[:middle], 40, 41, *before[middle + 2 :]), (*answer[:half], 40, 41, *answer[half + 2 :])
+def dictated(backend: LlamaBackend, source: str, target: str, *, draft: str = "") -> Timed:
+    """Time one translation whose answer is `target`, on the backend's own arithmetic."""
+    answer = (*ids(target), min(backend.info.stop_ids))
+    batcher = backend._batcher
+    assert batcher is not None
+    batcher._make_chooser = lambda sampling: Dictated(answer)
+    whole = (*prompt(1, n_tokens=N_FIXED), *ids(source), N_VOCAB_BYTES)
+    return timed(backend, GenerationRequest(whole, 2 * len(answer), priority=Priority.INTERACTIVE, draft=ids(draft)))
 
 
-Edit = Callable[[tuple[int, ...], tuple[int, ...]], tuple[tuple[int, ...], tuple[int, ...]]]
+def edit_pair(backend: LlamaBackend, edit: Edit) -> tuple[Timed, Timed]:
+    """Translate an edited paragraph from scratch, then as a live edit: after the one before it, with its draft."""
+    dictated(backend, "§", "§")  # nothing of the paragraph is known any more
+    scratch = dictated(backend, edit.source[1], edit.target[1])
+    dictated(backend, "§", "§")
+    dictated(backend, edit.source[0], edit.target[0])
+    return scratch, dictated(backend, edit.source[1], edit.target[1], draft=edit.target[0])
 
 
-def edit_pair(backend: LlamaBackend, seed: int, *, edit: Edit) -> tuple[Timed, Timed]:
-    """Answer an edited prompt from scratch, then as a live edit: after the prompt before it, with a draft."""
-    before = prompt(seed, n_tokens=N_FIXED + N_SOURCE)
-    after, _ = edit(before, ())
-    request = GenerationRequest(after, N_ANSWER, priority=Priority.INTERACTIVE)
-    timed(backend, GenerationRequest(prompt(seed + 1, n_tokens=30), 1, priority=Priority.INTERACTIVE))
-    scratch = timed(backend, request)
-    timed(backend, GenerationRequest(before, N_ANSWER, priority=Priority.INTERACTIVE))
-    _, draft = edit(before, scratch[2])
-    return scratch, timed(backend, replace(request, draft=draft))
-
-
-def measure_edits(path: Path, *, rounds: int, threads: int, kv_type: KvType) -> list[Gain]:
-    """Measure both edits."""
+def measure_edits(path: Path, *, threads: int, kv_type: KvType, n_edits: int) -> list[Gain]:
+    """Measure both kinds of edits, each edit a round."""
     options = LlamaOptions(context_length=CONTEXT_LENGTH, threads=threads, prefix_bytes=0, kv_type=kv_type)
     backend = open_llama_backend(path, options)(lambda fraction: True)
+    edit_pair(backend, EDITS[0])
     gains = []
-    for what, edit in (("word appended", appended), ("word changed", changed)):
-        pairs = [edit_pair(backend, 10 * seed, edit=edit) for seed in range(rounds + 1)][1:]
-        gains.append(summarize(what, pairs, threads=threads))
+    for kind in get_args(Kind):
+        pairs = [edit_pair(backend, edit) for edit in EDITS if edit.kind == kind][:n_edits]
+        gains.append(summarize(f"word {kind}", pairs, threads=threads))
     backend.close()
     return gains
 
 
-def measure_prefix(path: Path, folder: Path, *, n_fixed: int, rounds: int, threads: int) -> Gain:
-    """Read a prompt whose beginning was saved by another backend, and the same without."""
+def measure_prefix(path: Path, folder: Path, *, n_fixed: int, rounds: int, threads: int) -> list[Gain]:
+    """Read a prompt whose beginning was saved by another backend, and the same without.
+
+    Returns the time to restore the beginning over the time to read it, and the same of a first token two tokens later.
+    """
     fixed = prompt(3, n_tokens=n_fixed)
     requests = [
         GenerationRequest((*fixed, 50 + index % 40, 51), max_tokens=1, n_fixed=n_fixed) for index in range(rounds + 1)
@@ -131,18 +155,30 @@ def measure_prefix(path: Path, folder: Path, *, n_fixed: int, rounds: int, threa
     saver = open_llama_backend(path, keeping)(lambda fraction: True)
     timed(saver, requests[0])
     saver.close()
-    pairs: list[tuple[Timed, Timed]] = []
+    firsts: list[tuple[Timed, Timed]] = []
+    restores: list[tuple[Timed, Timed]] = []
     for request in requests[1:]:
         plain = open_llama_backend(path, replace(keeping, prefix_dir=None, prefix_bytes=0))(lambda fraction: True)
         kept = open_llama_backend(path, keeping)(lambda fraction: True)
         for backend in (plain, kept):
             timed(backend, GenerationRequest((60, 61, 62), max_tokens=1))
-        pairs.append((timed(plain, request), timed(kept, request)))
-        if not kept.prefix_stats.hits:
+        read, reused = timed(plain, request), timed(kept, request)
+        counted = kept.counters.prefixes
+        if not counted.hits:
             raise RuntimeError("the prefix was not restored")
         plain.close()
         kept.close()
-    return summarize(f"prefix of {n_fixed}, with two more tokens", pairs, threads=threads)
+        firsts.append((read, reused))
+        restores.append((_reading(read, reused, counted.restored_s), (counted.restored_s, counted.restored_s, ())))
+    return [
+        summarize(f"prefix of {n_fixed}: restored instead of read", restores, threads=threads),
+        summarize(f"prefix of {n_fixed}: first token, two tokens later", firsts, threads=threads),
+    ]
+
+
+def _reading(read: Timed, reused: Timed, restored_s: float) -> Timed:
+    """Return what reading the beginning took: both sides decode the same tokens after it."""
+    return read[0] - reused[0] + restored_s, read[1] - reused[1] + restored_s, ()
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -151,9 +187,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=None)
-    parser.add_argument(
-        "--kv-type", default=TINY_KV_TYPE, help="of the edits; a random model is all near ties with f16"
-    )
+    parser.add_argument("--edits", type=int, default=len(EDITS), help="of each kind at most")
+    parser.add_argument("--kv-type", default="f16", help="of the edits")
     parser.add_argument("--prefixes", type=int, nargs="*", default=PREFIXES)
     parser.add_argument("--model", type=Path, default=None, help="a GGUF file instead of a synthetic one")
     options = parser.parse_args(arguments)
@@ -161,11 +196,10 @@ def main(arguments: list[str] | None = None) -> None:
         geometry = replace(MEDIUM, context_length=CONTEXT_LENGTH)
         path = options.model or write_toy_model(Path(folder) / "medium.gguf", ToyModel(geometry))
         threads = options.threads or default_threads(path.stat().st_size, usable_cores())
-        gains = measure_edits(path, rounds=options.rounds, threads=threads, kv_type=options.kv_type)
-        gains += [
-            measure_prefix(path, Path(folder) / "prefix", n_fixed=n_fixed, rounds=options.rounds, threads=threads)
-            for n_fixed in options.prefixes
-        ]
+        gains = measure_edits(path, threads=threads, kv_type=options.kv_type, n_edits=options.edits)
+        for n_fixed in options.prefixes:
+            prefix_dir = Path(folder) / "prefix"
+            gains += measure_prefix(path, prefix_dir, n_fixed=n_fixed, rounds=options.rounds, threads=threads)
     rows = [asdict(gain) for gain in gains]
     if options.json:
         sys.stdout.write(json.dumps(rows, indent=2) + "\n")

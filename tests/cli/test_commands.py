@@ -390,20 +390,22 @@ def test_doctor_stops_at_a_configuration_nobody_can_read(hymt_here: RunHymt) -> 
 
 def test_bench_measures_a_model(hymt_here: RunHymt, toy: Path) -> None:
     hymt_here("models", "import", str(toy), "--as", ANY_ID)
-    sizes = ("--prompt-tokens", "16", "--output-tokens", "8", "--runs", "2")
+    sizes = ("--prompt-tokens", "24", "--output-tokens", "8", "--runs", "2")
     result = parsed(hymt_here("bench", "-m", ANY_ID, "--json", *sizes))
     assert set(result) == {
         "model", "quantization", "machine", "build", "threads", "context_length", "slots", "kv_type", "gpu_layers",
         "load_s", "memory_bytes", "prompt_tokens", "prompt_tokens_per_s", "output_tokens", "output_tokens_per_s",
-        "first_token_s", "batch", "draft_ratio", "prefix_ratio", "runs", "peers",
+        "first_token_s", "batch", "draft_ratio", "prefix_ratio", "counters", "runs", "peers",
     }  # fmt: skip
-    assert [point["generations"] for point in result["batch"]] == [1, 4, 16]
+    assert result["counters"]["drafts"]["guessed"] > 0
+    assert result["counters"]["prefixes"]["saved"] > 0
+    assert [point["generations"] for point in result["batch"]] == [1, 16, 32]
     assert "llama-cpp-python" in result["build"]
-    assert (result["threads"], result["slots"], result["gpu_layers"]) == (1, 16, 0)
+    assert (result["threads"], result["slots"], result["gpu_layers"]) == (1, 32, 0)
     assert result["memory_bytes"] > 0
     assert 0 < result["first_token_s"] < 60
     assert 0 < result["prefix_ratio"] < 10
-    assert (result["model"], result["prompt_tokens"], result["runs"]) == ("Hunyuan-MT-7B:F32", 16, 2)
+    assert (result["model"], result["prompt_tokens"], result["runs"]) == ("Hunyuan-MT-7B:F32", 24, 2)
     assert result["load_s"] > 0
     assert result["prompt_tokens_per_s"] > 0
 

@@ -8,12 +8,19 @@ from hymt_local.engine.options import DRAFT_SLICE, LONG_DRAFT_SLICE
 TOKENS = list(range(200))
 
 
-def test_a_draft_is_guessed_in_slices_that_grow_with_success() -> None:
+def test_a_draft_is_guessed_in_slices_that_are_short_after_a_disagreement_and_grow_with_success() -> None:
     draft = Draft(TOKENS)
-    assert draft.guess(100) == tuple(TOKENS[:DRAFT_SLICE])
+    assert draft.guess(100) == tuple(TOKENS[:LONG_DRAFT_SLICE])
     assert draft.guess(3) == tuple(TOKENS[:3])
-    draft.follow(TOKENS[: DRAFT_SLICE + 1], n_new=DRAFT_SLICE + 1, n_right=DRAFT_SLICE, n_guessed=DRAFT_SLICE)
-    assert draft.guess(100) == tuple(TOKENS[DRAFT_SLICE + 1 : DRAFT_SLICE + 1 + LONG_DRAFT_SLICE])
+    answer = [*TOKENS[:5], 999]
+    draft.follow(answer, n_new=6, n_right=5, n_guessed=LONG_DRAFT_SLICE)
+    for token in (6, 7):
+        answer.append(token)
+        draft.follow(answer, n_new=1, n_right=0, n_guessed=0)
+    assert draft.guess(100) == tuple(TOKENS[8 : 8 + DRAFT_SLICE])
+    answer += TOKENS[8 : 8 + DRAFT_SLICE + 1]
+    draft.follow(answer, n_new=DRAFT_SLICE + 1, n_right=DRAFT_SLICE, n_guessed=DRAFT_SLICE)
+    assert draft.guess(100) == tuple(TOKENS[9 + DRAFT_SLICE : 9 + DRAFT_SLICE + LONG_DRAFT_SLICE])
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ from hymt_local.engine.base import (
     PromptRead,
     TokensGenerated,
 )
+from hymt_local.engine.counters import EngineCounters
 from hymt_local.engine.host import FixedOrder, HostedBackend, Orders, open_hosted
 from hymt_local.engine.pipe import Close, Order
 from hymt_local.engine.process import EngineProcess, Patience, end_error
@@ -196,6 +197,20 @@ def test_a_text_that_crashes_the_tokenizer_is_tried_twice(shared: HostedBackend,
         shared.tokenize("<tokenize SIGSEGV>")
     once = f"<tokenize SIGBUS {tmp_path / 'crashed'}>"
     assert bytes(shared.tokenize(once)).decode() == once
+
+
+def test_what_the_process_counts_is_told_and_one_that_was_started_again_begins_anew(tmp_path: Path) -> None:
+    backend = open_fragile()
+    for number in (1, 2):
+        play(backend, request("text"))
+        assert backend.counters.drafts.slices == number
+    play(backend, request(f"<SIGKILL {tmp_path / 'killed'}>"))
+    assert backend.counters.drafts.slices == 1
+    assert backend.pid is not None
+    os.kill(backend.pid, signal.SIGKILL)
+    assert backend.counters == EngineCounters()
+    backend.close()
+    assert backend.counters == EngineCounters()
 
 
 def test_a_dropped_generation_leaves_the_process_clean(shared: HostedBackend) -> None:

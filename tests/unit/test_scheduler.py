@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hymt_local.engine import base
+from hymt_local.engine import base, scheduler
 from hymt_local.engine.base import (
     FinishReason,
     GenerationDone,
@@ -347,6 +347,41 @@ def test_waiting_generations_are_served_by_priority_then_age_and_end_exactly_onc
             assert isinstance(result, asyncio.CancelledError)
         else:
             assert result == (str(index), FinishReason.STOP)
+
+
+@given(st.lists(st.tuples(PRIORITIES, st.integers(1, 50), st.integers(0, 50)), max_size=200))
+def test_of_a_document_the_longest_of_a_window_comes_first_and_nobody_is_overtaken_by_more_than_a_window(
+    arrivals: list[tuple[Priority, int, int]],
+) -> None:
+    requests = [GenerationRequest((1,) * length, budget, priority=priority) for priority, length, budget in arrivals]
+    served = sorted(range(len(requests)), key=lambda order: scheduler._turn(requests[order], order))
+    assert [requests[order].priority for order in served] == sorted(request.priority for request in requests)
+    places = {order: place for place, order in enumerate(served)}
+    for order, one in enumerate(requests):
+        overtaken_by = [
+            other
+            for other in range(order + 1, len(requests))
+            if requests[other].priority is one.priority and places[other] < places[order]
+        ]
+        assert len(overtaken_by) < scheduler._WINDOW
+        if one.priority is not Priority.DOCUMENT:
+            assert overtaken_by == []
+        for other in overtaken_by:
+            assert len(requests[other].prompt) + requests[other].max_tokens > len(one.prompt) + one.max_tokens
+
+
+async def test_longer_parts_of_a_document_reach_the_backend_before_shorter_ones() -> None:
+    gated = Gated(threading.Event())
+    engine, backend = make_engine(gated, reply("fine"))
+    first = asyncio.ensure_future(text_of(engine, request()))
+    await on_thread(lambda: gated.started.wait(30))
+    texts = ["aa", "a", "aaaa", "aaa"]
+    tasks = [asyncio.ensure_future(text_of(engine, request(text, Priority.DOCUMENT))) for text in texts]
+    await queued(engine, len(texts))
+    gated.gate.set()
+    await asyncio.gather(first, *tasks)
+    await engine.close()
+    assert [bytes(served.prompt).decode() for served in backend.calls.requests[1:]] == ["aaaa", "aaa", "aa", "a"]
 
 
 @st.composite

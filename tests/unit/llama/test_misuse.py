@@ -101,7 +101,7 @@ def test_a_prompt_that_llama_cpp_would_reject_is_refused(backend: LlamaBackend, 
         [Run(0, 0, (1,), 2)],
         [Run(0, 0, (1, 2), 0), Run(0, 0, (3,), 1)],
         [Run(-1, 0, (1,), 1)],
-        [Run(17, 0, (1,), 1)],
+        [Run(33, 0, (1,), 1)],
     ],
 )
 def test_a_batch_beyond_its_bounds_is_refused(backend: LlamaBackend, runs: list[Run]) -> None:
@@ -130,7 +130,7 @@ def test_a_copy_that_would_mix_two_sequences_is_refused(backend: LlamaBackend) -
             context.copy(source, target, n_tokens)
 
 
-@pytest.mark.parametrize("slot", [-1, 17, 1 << 40])
+@pytest.mark.parametrize("slot", [-1, 33, 1 << 40])
 def test_a_sequence_that_is_not_there_is_refused(backend: LlamaBackend, slot: int) -> None:
     context = backend._context
     assert context is not None
@@ -162,7 +162,7 @@ def test_a_context_that_memory_has_no_room_for_is_an_error_that_says_so(
     toy_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(llama.load_library().api, "llama_init_from_model", lambda *_: None)
-    with pytest.raises(EngineMemoryError, match="could not create a context of 4352 tokens") as caught:
+    with pytest.raises(EngineMemoryError, match="could not create a context of 5280 tokens") as caught:
         open_toy(toy_path)
     assert "context_length" in caught.value.hint
 

@@ -1,25 +1,48 @@
 """Fixed beginnings that a llama backend saves and restores."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from hymt_local.engine.base import GenerationRequest, PromptRead
+from hymt_local.engine.base import GenerationRequest, PromptRead, TokensGenerated
+from hymt_local.engine.counters import EngineCounters
+from hymt_local.engine.host import open_hosted
 from hymt_local.engine.options import LlamaOptions
+from hymt_local.engine.scheduler import ThreadedEngine
 from hymt_local.engine.slots import Run
 from hymt_local.errors import DecodeError
+from hymt_local.loading import LlamaOrders
 from tests.llama_backends import FIXED, PROMPT, answer, done, open_toy, play, with_prefix
 from tests.toy_models import ToyModel, write_toy_model
 
 pytestmark = pytest.mark.llama
 
 
+async def test_what_drafts_and_beginnings_bring_is_counted_through_the_engines_process(
+    toy_path: Path, tmp_path: Path
+) -> None:
+    options = LlamaOptions(prefix_dir=tmp_path)
+    engine = ThreadedEngine(open_hosted(lambda ask_gpus: LlamaOrders(toy_path, options), name="toy"), "toy")
+    assert await engine.counters() == EngineCounters()
+    wanted = with_prefix(b"one")
+    ids: list[int] = []
+    async for event in engine.generate(wanted):
+        ids += event.ids if isinstance(event, TokensGenerated) else ()
+    async for _ in engine.generate(replace(wanted, draft=tuple(ids))):
+        pass
+    counters = await engine.counters()
+    assert (counters.prefixes.saved, counters.prefixes.memory_bytes > 0) == (1, True)
+    assert 0 < counters.drafts.accepted <= counters.drafts.guessed
+    await engine.close()
+
+
 def test_a_fixed_beginning_is_restored_after_a_restart_and_changes_nothing(toy_path: Path, tmp_path: Path) -> None:
     options = LlamaOptions(prefix_dir=tmp_path)
     first = open_toy(toy_path, options)
     expected = answer(first, with_prefix(b"one")), answer(first, with_prefix(b"two"))
-    assert first.prefix_stats.saved == 1
+    assert first.counters.prefixes.saved == 1
     first.close()
     second = open_toy(toy_path, options)
     events = play(second, with_prefix(b"two"))
@@ -27,7 +50,7 @@ def test_a_fixed_beginning_is_restored_after_a_restart_and_changes_nothing(toy_p
     assert done(events).usage.reused_tokens == 300
     assert answer(second, with_prefix(b"two")) == expected[1]
     assert answer(second, with_prefix(b"one")) == expected[0]
-    assert (second.prefix_stats.hits, second.prefix_stats.saved) == (1, 0)
+    assert (second.counters.prefixes.hits, second.counters.prefixes.saved) == (1, 0)
     second.close()
 
 
@@ -71,7 +94,7 @@ def test_another_file_does_not_find_the_state(toy_path: Path, tmp_path: Path) ->
         write_toy_model(tmp_path / "other.gguf", ToyModel(seed=5)), LlamaOptions(prefix_dir=tmp_path / "prefix")
     )
     assert play(other, with_prefix(b"one"))[0] == PromptRead(0, 304)
-    assert other.prefix_stats.hits == 0
+    assert other.counters.prefixes.hits == 0
     other.close()
 
 
@@ -79,5 +102,5 @@ def test_another_file_does_not_find_the_state(toy_path: Path, tmp_path: Path) ->
 def test_states_are_kept_in_memory_or_not_at_all(toy_path: Path, options: LlamaOptions) -> None:
     backend = open_toy(toy_path, options)
     answer(backend, with_prefix(b"one"))
-    assert backend.prefix_stats.saved == (1 if options.prefix_bytes else 0)
+    assert backend.counters.prefixes.saved == (1 if options.prefix_bytes else 0)
     backend.close()
