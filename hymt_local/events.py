@@ -95,8 +95,10 @@ class ModelLoading:
 
 @dataclass(frozen=True, slots=True)
 class ModelLoaded:
-    """The model is in memory, just now or since an earlier job, and how. Comes before what it generates for this job;
-    not at all when nothing has to be generated."""
+    """The model is in memory, just now or since an earlier job, and how.
+
+    Comes before what it generates for this job; not at all when nothing has to be generated.
+    """
 
     model: str
     context_length: int

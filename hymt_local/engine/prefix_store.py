@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hymt_local.engine.options import PREFIX_BYTES
+from hymt_local.regular_file import read_regular
 
 MAGIC = b"HYMTKV01"
 SUFFIX = ".kv"
@@ -231,7 +232,7 @@ class PrefixStore:
             return None
         path = self._folder / (key + SUFFIX)
         try:
-            data = path.read_bytes()
+            data = read_regular(path)
         except FileNotFoundError:
             return None
         except OSError as error:
