@@ -18,6 +18,7 @@ from msgspec import Meta, Struct
 from hymt_local.errors import ConfigError, ModelNotFoundError
 from hymt_local.events import SamplingParams
 from hymt_local.language import LANGUAGES
+from hymt_local.regular_file import read_regular
 
 ModelKind = Literal["translation", "demo", "test"]
 TokenizerFamily = Literal["hunyuan", "hunyuan-dense", "demo", "none"]
@@ -256,7 +257,7 @@ def _packaged_file() -> Path:
 
 def _read(path: Path, *, base: _CatalogFile | None = None) -> _CatalogFile:
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = tomllib.loads(read_regular(path).decode())
         document = msgspec.convert(raw, _Document)
         _check_shared(document)
         shared = _merge_shared(document, base)

@@ -11,6 +11,7 @@ import msgspec
 
 from hymt_local.config import write_atomically
 from hymt_local.errors import StoreError, UsageError
+from hymt_local.regular_file import read_regular
 
 TOKEN_BYTES = 32
 OWNER = "owner"
@@ -55,7 +56,7 @@ class ClientFile:
         seen = (status.st_mtime_ns, status.st_size)
         if seen != self._seen:
             try:
-                self._clients = msgspec.json.decode(self._path.read_bytes(), type=tuple[StoredClient, ...])
+                self._clients = msgspec.json.decode(read_regular(self._path), type=tuple[StoredClient, ...])
             except (msgspec.DecodeError, OSError) as error:
                 raise StoreError(
                     f"cannot read {self._path}: {error}", hint="move it away, and add the clients again"

@@ -19,6 +19,7 @@ import msgspec
 
 from hymt_local.errors import ConfigError, StoreError
 from hymt_local.paths import HOME_VARIABLE
+from hymt_local.regular_file import read_regular
 
 VARIABLE_PREFIX = "HYMT_"
 _HINT = "`hymt config schema` prints what each setting takes"
@@ -270,7 +271,7 @@ def _unwritable(path: Path, error: OSError) -> StoreError:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_bytes().decode("utf-8-sig")  # line ends as they are; some editors write a byte order mark
+        return read_regular(path).decode("utf-8-sig")  # line ends as they are; some editors write a byte order mark
     except FileNotFoundError:
         return ""
     except UnicodeDecodeError as error:
@@ -279,7 +280,8 @@ def _read_text(path: Path) -> str:
         ) from error
     except OSError as error:
         raise StoreError(
-            f"cannot read {path}: {error.strerror or error}", hint="check the file's permissions"
+            f"cannot read {path}: {error.strerror or error}",
+            hint="check the file's permissions, or move it away to start afresh",
         ) from error
 
 

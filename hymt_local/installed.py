@@ -26,6 +26,7 @@ from hymt_local.engine.gguf_file import FILE_TYPES, GgufHeader, read_header
 from hymt_local.engine.gguf_support import check_supported
 from hymt_local.errors import HymtError, ModelFileError, ModelNotFoundError, StoreError, UnsupportedModelError
 from hymt_local.paths import Paths
+from hymt_local.regular_file import read_regular
 
 HASH_CHUNK_BYTES = 4 * 1024 * 1024
 DEMO_ID = "demo"
@@ -319,7 +320,7 @@ def file_sha256(path: Path, *, on_progress: Callable[[int, int], None] | None = 
 
 def _read_manifest(file: Path) -> Manifest:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=Manifest)
+        return msgspec.json.decode(read_regular(file), type=Manifest)
     except (OSError, msgspec.MsgspecError) as error:
         raise StoreError(
             f"the model manifest {file} cannot be read: {error}",

@@ -11,6 +11,7 @@ from hymt_local.catalog import Licence
 from hymt_local.config import write_atomically
 from hymt_local.errors import StoreError
 from hymt_local.paths import Paths
+from hymt_local.regular_file import read_regular
 
 FILE_NAME = "licences.json"
 
@@ -48,7 +49,7 @@ class AcceptedLicences:
 
     def _read(self) -> dict[str, _Acceptance]:
         try:
-            return msgspec.json.decode(self._file.read_bytes(), type=dict[str, _Acceptance])
+            return msgspec.json.decode(read_regular(self._file), type=dict[str, _Acceptance])
         except (FileNotFoundError, msgspec.MsgspecError):  # what nobody can read was never accepted
             return {}
         except OSError as error:

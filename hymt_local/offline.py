@@ -16,6 +16,7 @@ from contextlib import contextmanager
 
 from hymt_local.errors import DownloadError, HymtError
 from hymt_local.paths import Paths
+from hymt_local.regular_file import read_regular
 
 VARIABLES = ("HYMT_OFFLINE", "HF_HUB_OFFLINE")
 INHERITED_VARIABLE = "HF_HUB_OFFLINE"
@@ -37,7 +38,7 @@ def is_offline(environ: Mapping[str, str]) -> bool:
     if "HYMT_OFFLINE" in environ and environ["HYMT_OFFLINE"].strip():
         return False  # a variable wins over the file
     try:
-        text = Paths.from_environment(environ).config_file.read_text(encoding="utf-8-sig")
+        text = read_regular(Paths.from_environment(environ).config_file).decode("utf-8-sig")
         return tomllib.loads(text).get("offline", False) is not False
     except FileNotFoundError:
         return False

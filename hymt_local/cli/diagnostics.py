@@ -113,7 +113,8 @@ class LogFile(logging.Handler):
 
         path = Paths.from_environment(self._environ).log_file
         path.parent.mkdir(parents=True, exist_ok=True)
-        return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a", encoding="utf-8")
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)  # never wait for a pipe's reader
+        return os.fdopen(os.open(path, flags, 0o600), "a", encoding="utf-8")
 
 
 @contextlib.contextmanager

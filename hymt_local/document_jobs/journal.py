@@ -21,6 +21,7 @@ from typing import Any, BinaryIO
 from hymt_local.catalog import ALL_TAGS
 from hymt_local.document_jobs.events import DocumentTask, UnitSettled
 from hymt_local.document_jobs.work import Known
+from hymt_local.regular_file import read_regular
 
 VERSION = 1
 SYNC_INTERVAL_S = 1.0
@@ -73,7 +74,7 @@ class Remains:
 def read_journal(path: Path, *, key: str) -> Remains | None:
     """Return what a journal holds for this key; None when there is none or it belongs to something else."""
     try:
-        data = path.read_bytes()
+        data = read_regular(path)
     except OSError:
         return None
     records = list(_records(data))

@@ -9,13 +9,15 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from hymt_local.regular_file import read_regular
+
 _WEIGHT_OF_LAST = 0.5
 
 
 def read_speeds(state_dir: Path) -> Mapping[str, float]:
     """Return characters of source text per second by model; empty when nothing was measured or it cannot be read."""
     try:
-        found = json.loads(_path(state_dir).read_bytes())
+        found = json.loads(read_regular(_path(state_dir)))
         return {str(model): float(speed) for model, speed in found.items() if float(speed) > 0}
     except (OSError, ValueError, TypeError, AttributeError):
         return {}

@@ -20,6 +20,7 @@ from hymt_local.download.progress import ProgressCallback
 from hymt_local.download.remote_file import DEFAULT_REVISION, RemoteFile, RepoListing
 from hymt_local.download.session import Patience, Session, open_session
 from hymt_local.errors import DownloadError, ModelError, ModelFileError, UnsupportedModelError
+from hymt_local.regular_file import read_regular
 
 NOTE_NAME = ".hymt-source.json"
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -94,7 +95,7 @@ def fetch_checkpoint(
 def read_note(folder: Path) -> SourceNote | None:
     """Return where the files of a checkpoint folder came from; None when `fetch_checkpoint` did not complete it."""
     with suppress(OSError, msgspec.MsgspecError, ModelError):
-        return msgspec.json.decode((folder / NOTE_NAME).read_bytes(), type=SourceNote)
+        return msgspec.json.decode(read_regular(folder / NOTE_NAME), type=SourceNote)
     return None
 
 

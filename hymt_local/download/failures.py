@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from hymt_local.errors import HymtError
+from collections.abc import Sequence
+
+from hymt_local.errors import DownloadError, HymtError
 
 
 class TransientFailure(Exception):
@@ -12,13 +14,17 @@ class TransientFailure(Exception):
         reason: One clause for the user: who failed and how.
         retry_after_s: What the server asked for, in seconds; None when it said nothing.
         answered: False when no server was reached.
+        cut_off: This machine does not even find the way to one: no network, or no such name.
     """
 
-    def __init__(self, reason: str, *, retry_after_s: float | None = None, answered: bool = True) -> None:
+    def __init__(
+        self, reason: str, *, retry_after_s: float | None = None, answered: bool = True, cut_off: bool = False
+    ) -> None:
         super().__init__(reason)
         self.reason = reason
         self.retry_after_s = retry_after_s
         self.answered = answered
+        self.cut_off = cut_off
 
 
 class SourceFailure(Exception):
@@ -26,8 +32,20 @@ class SourceFailure(Exception):
 
     Args:
         error: What to raise when no source is left.
+        cut_off: See TransientFailure.
     """
 
-    def __init__(self, error: HymtError) -> None:
+    def __init__(self, error: HymtError, *, cut_off: bool = False) -> None:
         super().__init__(error.message)
         self.error = error
+        self.cut_off = cut_off
+
+
+def final_error(failures: Sequence[SourceFailure]) -> HymtError:
+    """Return what to raise when no source is left: the first one's error, unless nothing at all is within reach."""
+    if len(failures) > 1 and all(failure.cut_off for failure in failures):
+        return DownloadError(
+            f"no way to the internet: {failures[0].error.message}",
+            hint="connect and run it again; or fetch the file elsewhere, and `hymt models import FILE`",
+        )
+    return failures[0].error

@@ -15,7 +15,7 @@ import msgspec
 
 import hymt_local
 from hymt_local.download.failures import TransientFailure
-from hymt_local.download.network import Network, explain, is_loopback, offline_error
+from hymt_local.download.network import Network, explain, is_cut_off, is_loopback, offline_error
 from hymt_local.download.remote_file import RemoteFile, RepoListing, is_usable_name
 from hymt_local.download.session import Session, retry_after_s
 from hymt_local.download.stream import gated_error, refused_error
@@ -77,7 +77,8 @@ def look_up(repo: str, revision: str, session: Session) -> RepoListing:
     except OfflineModeIsEnabled as error:
         raise offline_error(host) from error
     except HTTPError as error:
-        raise TransientFailure(f"{host} {explain(_root_cause(error))}", answered=False) from error
+        cause = _root_cause(error)
+        raise TransientFailure(f"{host} {explain(cause)}", answered=False, cut_off=is_cut_off(cause)) from error
     except (ValueError, TypeError, KeyError) as error:
         raise DownloadError(f"{host} does not answer as a hub does", hint="check HF_ENDPOINT") from error
     return _listing(repo, decoded, host=host)

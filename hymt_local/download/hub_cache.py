@@ -15,6 +15,7 @@ from hymt_local.download.part_file import HASH_CHUNK_BYTES, sync_folder
 from hymt_local.download.remote_file import RemoteFile, RepoListing, is_usable_name, reading_errors
 from hymt_local.download.session import Session
 from hymt_local.errors import ModelFileError
+from hymt_local.regular_file import read_regular
 
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _GIT_SHA1 = re.compile(r"[0-9a-f]{40}")
@@ -110,7 +111,7 @@ def _commit(folder: Path, revision: str) -> str:
     if _GIT_SHA1.fullmatch(revision):
         return revision
     with suppress(OSError, UnicodeDecodeError):
-        commit = (folder / "refs" / revision).read_text(encoding="ascii").strip()
+        commit = read_regular(folder / "refs" / revision).decode("ascii").strip()
         if _GIT_SHA1.fullmatch(commit):
             return commit
     return "unknown"

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from hymt_local.download import hub, modelscope
-from hymt_local.download.failures import SourceFailure
+from hymt_local.download.failures import SourceFailure, final_error
 from hymt_local.download.hub_cache import cached_listing
 from hymt_local.download.network import Source
 from hymt_local.download.remote_file import DEFAULT_REVISION, RepoListing, check_repository
 from hymt_local.download.session import Session, with_retries
-from hymt_local.errors import DownloadError, HymtError
+from hymt_local.errors import DownloadError
 
 
 def list_repository(repo: str, revision: str, *, session: Session) -> RepoListing:
@@ -37,7 +37,7 @@ class _NobodyAnswers(SourceFailure):
 
 
 def _ask(repo: str, revision: str, *, session: Session) -> RepoListing:
-    errors: list[HymtError] = []
+    failures: list[SourceFailure] = []
     try:
         sources = session.order.sources()
     except DownloadError as offline:
@@ -47,11 +47,11 @@ def _ask(repo: str, revision: str, *, session: Session) -> RepoListing:
         try:
             listing = _ask_one(repo, revision, source=source, session=session, is_last=index == len(usable) - 1)
         except SourceFailure as failure:
-            errors.append(failure.error)
+            failures.append(failure)
         else:
             session.order.prefer(source)
             return listing
-    raise _NobodyAnswers(errors[0])
+    raise _NobodyAnswers(final_error(failures))
 
 
 def _ask_one(repo: str, revision: str, *, source: Source, session: Session, is_last: bool) -> RepoListing:

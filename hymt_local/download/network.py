@@ -6,7 +6,9 @@ this machine.
 
 from __future__ import annotations
 
+import errno
 import ipaddress
+import socket
 import ssl
 import string
 import urllib.error
@@ -30,6 +32,7 @@ _FALSE = frozenset({"", "0", "false", "no", "off"})
 """Anything else keeps the network closed: a misspelt wish for privacy is still one."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MOST_REDIRECTS = 5
+_NO_WAY = frozenset({errno.ENETUNREACH, errno.ENETDOWN, errno.EHOSTUNREACH, errno.EADDRNOTAVAIL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +170,12 @@ def explain(error: BaseException) -> str:
     if isinstance(reason, OSError) and reason.strerror:
         return f"cannot be reached ({reason.strerror})"
     return f"broke the connection ({str(reason) or type(reason).__name__})"
+
+
+def is_cut_off(error: BaseException) -> bool:
+    """Tell whether this machine found no way to the server at all: no network, or nobody knows its name."""
+    reason = error.reason if isinstance(error, urllib.error.URLError) else error
+    return isinstance(reason, socket.gaierror) or (isinstance(reason, OSError) and reason.errno in _NO_WAY)
 
 
 def is_certificate_error(error: BaseException) -> bool:

@@ -35,6 +35,8 @@ class Patience:
     lookup_attempts: int = 4
     unreachable_attempts: int = 3
     """The same while another source is left and this one has never answered."""
+    cut_off_attempts: int = 2
+    """The same where this machine finds no way to any server, and none has ever answered."""
     first_pause_s: float = 1.0
     longest_pause_s: float = 30.0
     longest_retry_after_s: float = 300.0
@@ -51,6 +53,8 @@ class SourceOrder:
     def __init__(self, network: Network) -> None:
         self._network = network
         self._preferred: Source | None = None
+        self.has_answered = False
+        """Some server was reached."""
 
     def sources(self) -> tuple[Source, ...]:
         """Return all that may be asked (raises like `Network.sources`)."""
@@ -59,6 +63,7 @@ class SourceOrder:
     def prefer(self, source: Source) -> None:
         """Ask this one first from now on."""
         self._preferred = source
+        self.has_answered = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,19 +150,25 @@ class Attempts:
             CancelledError: the user stopped it.
         """
         self._answered = self._answered or failure.answered
+        self._session.order.has_answered |= failure.answered
         self._fruitless = 0 if gained_bytes else self._fruitless + 1
-        limit = self._limit if self._answered else self._unreachable_limit
-        if self._fruitless >= limit:
+        if self._fruitless >= self._most(failure):
             raise SourceFailure(
                 DownloadError(
-                    f"{failure.reason} ({self._fruitless} attempts)",
+                    f"{failure.reason}, {self._fruitless} attempts",
                     hint="check the network and run it again: it continues where it stopped",
-                )
+                ),
+                cut_off=failure.cut_off,
             )
         self._session.check_cancelled()
         seconds = self._pause_s(failure, gained_bytes)
         if seconds > 0:
             self._session.pause(seconds, name=self._name, reason=failure.reason)
+
+    def _most(self, failure: TransientFailure) -> int:
+        if failure.cut_off and not self._session.order.has_answered:
+            return self._session.patience.cut_off_attempts
+        return self._limit if self._answered else self._unreachable_limit
 
     def _pause_s(self, failure: TransientFailure, gained_bytes: int) -> float:
         patience = self._session.patience

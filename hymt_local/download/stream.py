@@ -13,7 +13,7 @@ from typing import NoReturn
 from urllib.parse import urlsplit
 
 from hymt_local.download.failures import SourceFailure, TransientFailure
-from hymt_local.download.network import explain, is_certificate_error
+from hymt_local.download.network import explain, is_certificate_error, is_cut_off
 from hymt_local.download.remote_file import RemoteFile
 from hymt_local.download.session import CANCEL_POLL_S, Session, retry_after_s
 from hymt_local.errors import DownloadError, ModelNotFoundError
@@ -112,7 +112,9 @@ class RemoteStream:
                 )
             ) from error
         if isinstance(error, OSError | HTTPException):
-            raise TransientFailure(f"{self._host} {explain(error)}", answered=self._answered) from error
+            raise TransientFailure(
+                f"{self._host} {explain(error)}", answered=self._answered, cut_off=is_cut_off(error)
+            ) from error
         raise error
 
     def _read(self, send: Callable[[], HTTPResponse]) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from hymt_local.download.failures import SourceFailure, TransientFailure
+from hymt_local.download.failures import SourceFailure, TransientFailure, final_error
 from hymt_local.download.network import Source
 from hymt_local.download.part_file import PartFile, remove_other_parts
 from hymt_local.download.remote_file import RemoteFile
 from hymt_local.download.session import Attempts, Session
 from hymt_local.download.stream import RemoteStream, ResponseHead, check_status
-from hymt_local.errors import DownloadError, HymtError, ModelFileError
+from hymt_local.errors import DownloadError, ModelFileError
 
 WHOLE_TRIES = 2
 """A wrong hash is tried once more: a bit can flip on the way or on the disk, twice it is the source."""
@@ -47,17 +47,17 @@ def transfer(entry: RemoteFile, target: Path, *, session: Session) -> None:
 
 def _complete(part: PartFile, entry: RemoteFile, *, session: Session) -> Source:
     """Receive what is missing from the first source that gives it, which is then asked first for other files."""
-    errors: list[HymtError] = []
+    failures: list[SourceFailure] = []
     sources = session.order.sources()
     for index, source in enumerate(sources):
         try:
             _complete_from(source, part, entry=entry, session=session, is_last=index == len(sources) - 1)
         except SourceFailure as failure:
-            errors.append(failure.error)
+            failures.append(failure)
         else:
             session.order.prefer(source)
             return source
-    raise errors[0]
+    raise final_error(failures)
 
 
 def _complete_from(source: Source, part: PartFile, *, entry: RemoteFile, session: Session, is_last: bool) -> None:

@@ -26,6 +26,7 @@ from pathlib import Path
 
 from hymt_local.engine.counters import PrefixStats
 from hymt_local.engine.options import PREFIX_BYTES
+from hymt_local.regular_file import read_regular
 
 MAGIC = b"HYMTKV01"
 SUFFIX = ".kv"
@@ -215,7 +216,7 @@ class PrefixStore:
             return None
         path = self._folder / (key + SUFFIX)
         try:
-            data = path.read_bytes()
+            data = read_regular(path)
         except FileNotFoundError:
             return None
         except OSError as error:

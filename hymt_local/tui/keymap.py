@@ -10,6 +10,7 @@ from pathlib import Path
 from textual.binding import Binding
 
 from hymt_local.errors import ConfigError
+from hymt_local.regular_file import read_regular
 from hymt_local.tui.views import View
 from hymt_local.tui.wording import Wording
 
@@ -167,7 +168,7 @@ def load_keymap(file: Path) -> Keymap:
         ConfigError: not TOML, an unknown action, or keys that are no text.
     """
     try:
-        own = tomllib.loads(file.read_bytes().decode("utf-8-sig"))
+        own = tomllib.loads(read_regular(file).decode("utf-8-sig"))
     except FileNotFoundError:
         return Keymap({})
     except (OSError, ValueError) as error:

@@ -10,6 +10,7 @@ from textual.timer import Timer
 
 from hymt_local.config import write_atomically
 from hymt_local.errors import StoreError
+from hymt_local.regular_file import read_regular
 from hymt_local.tui.environment import Environment
 
 WRITE_AFTER_S = 2.0
@@ -37,7 +38,7 @@ class UnsavedText:
         if not self._environment.settings.history:
             return ""
         try:
-            return self._file.read_text(encoding="utf-8")
+            return read_regular(self._file).decode()
         except (OSError, ValueError):
             return ""
 
