@@ -65,6 +65,8 @@ _KINDS = {
     TokenGroup.NONE: (),
 }
 _TEXT_ONLY = frozenset({TokenGroup.TEXT})
+_MAY_BEGIN = r"(?=[\w`.+<&{}$%~/\\@:\[\u2066-\u2069⟦-])(?!\B[A-Za-z0-9])"
+"""Where a literal can begin: few places of a text, of which each is tried with every pattern."""
 _ADDRESS_ENDINGS = ".,;:!?)]}»”’"
 
 
@@ -96,7 +98,9 @@ def _grammar(groups: frozenset[TokenGroup]) -> re.Pattern[str] | None:
     """Return one pattern for several groups, or None when nothing counts."""
     wanted = {kind for group in groups for kind in _KINDS[group]}
     patterns = [f"(?P<{kind}>{pattern})" for kind, pattern in _PATTERNS.items() if kind in wanted]
-    return re.compile("|".join(_in_order(patterns, groups)), re.ASCII) if patterns else None
+    if not patterns:
+        return None
+    return re.compile(f"{_MAY_BEGIN}(?:{'|'.join(_in_order(patterns, groups))})", re.ASCII)
 
 
 def _in_order(patterns: list[str], groups: frozenset[TokenGroup]) -> list[str]:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import pairwise
 
 from hymt_local.literals import find_literals
-from hymt_local.scripts import is_spaced, script_of, whole_word
+from hymt_local.occurrences import Edges, find_bent, find_strings
+from hymt_local.scripts import is_spaced, script_of
 from hymt_local.segment import ProtectedSpan, Span, TokenGroup, TokenKind
 from hymt_local.source_text import PLAIN_GROUPS, SourceText, is_protected, split_at_tokens
 
@@ -138,11 +139,11 @@ def can_keep(source: SourceText) -> bool:
     masked = protect(source, family=MaskFamily.KEEP)
     if not masked.tokens:
         return True
-    found = [(match.start(), match.group()) for match in _alternatives(masked.tokens).finditer(masked.text)]
-    expected: list[tuple[int, str]] = []
+    found = [(text, span.start) for text, span in find_strings(masked.text, _edges(masked.tokens))]
+    expected: list[tuple[str, int]] = []
     position = 0
     for text, token in zip(masked.between, masked.tokens, strict=False):
-        expected.append((position + len(text), token.text))
+        expected.append((token.text, position + len(text)))
         position += len(text) + len(token.text)
     return found == expected
 
@@ -174,6 +175,7 @@ class MaskStream:
 
     def __init__(self, masked: Masked) -> None:
         self._masked = masked
+        self._places = _places(masked)
         self._held = ""
 
     def feed(self, text: str) -> str:
@@ -196,7 +198,7 @@ class MaskStream:
     def _restored(self, text: str) -> str:
         if not any(opening in text for opening in _OPENINGS):
             return text
-        texts, order = _located(self._masked, text)
+        texts, order = _located(self._masked, text, self._places)
         tokens = [self._masked.tokens[index].text for index in order]
         return "".join(part for pair in zip(texts, [*tokens, ""], strict=True) for part in pair)
 
@@ -314,9 +316,19 @@ def _free_name(text: str, family: MaskFamily) -> str:
 # Restoring
 
 
-def _located(masked: Masked, answer: str) -> tuple[list[str], list[int]]:
-    """Return the texts of an answer between its tokens, and which token stands at each gap."""
-    found = _kept_tokens(masked, answer) if masked.family is MaskFamily.KEEP else _masks(masked, answer)
+_Places = Mapping[tuple[int, bool], int]
+
+
+def _located(masked: Masked, answer: str, places: _Places | None = None) -> tuple[list[str], list[int]]:
+    """Return the texts of an answer between its tokens, and which token stands at each gap.
+
+    Args:
+        masked: What was asked.
+        answer: The answer or a part of it.
+        places: Of the masks, where they are known already.
+    """
+    is_kept = masked.family is MaskFamily.KEEP
+    found = _kept_tokens(masked, answer) if is_kept else _masks(masked, answer, places or _places(masked))
     texts: list[str] = []
     order: list[int] = []
     position = 0
@@ -327,9 +339,8 @@ def _located(masked: Masked, answer: str) -> tuple[list[str], list[int]]:
     return [*texts, answer[position:]], order
 
 
-def _masks(masked: Masked, answer: str) -> Iterator[tuple[int, Span]]:
+def _masks(masked: Masked, answer: str, places: _Places) -> Iterator[tuple[int, Span]]:
     pattern = _tag_pattern(masked.name) if masked.family is MaskFamily.TAGS else _xml_pattern(masked.name)
-    places = _places(masked)
     previous: tuple[int, int] | None = None
     seen: set[int] = set()
     for match in pattern.finditer(answer):
@@ -349,7 +360,7 @@ def _masks(masked: Masked, answer: str) -> Iterator[tuple[int, Span]]:
         yield index, Span(*match.span())
 
 
-def _places(masked: Masked) -> dict[tuple[int, bool], int]:
+def _places(masked: Masked) -> _Places:
     """Return the token of each number on a mask, and whether it closes."""
     closes = (masked.family is not MaskFamily.XML and token.kind is TokenKind.CLOSE for token in masked.tokens)
     return {key: index for index, key in enumerate(zip(masked.numbers(), closes, strict=True))}
@@ -374,47 +385,29 @@ def _tag_pattern(name: str) -> re.Pattern[str]:
 
 def _kept_tokens(masked: Masked, answer: str) -> Iterator[tuple[int, Span]]:
     """Find the tokens themselves: exactly, and those that are missing then in a bent shape."""
-    waiting: dict[str, list[int]] = {}
+    waiting: dict[str, deque[int]] = {}
     for index, token in enumerate(masked.tokens):
-        waiting.setdefault(token.text, []).append(index)
-    found = [(match.group(), Span(*match.span())) for match in _alternatives(masked.tokens).finditer(answer)]
+        waiting.setdefault(token.text, deque()).append(index)
+    found = list(find_strings(answer, _edges(masked.tokens)))
     counts = Counter(text for text, _ in found)
     missing = [text for text, places in waiting.items() if counts[text] < len(places)]
     if missing:
-        found = sorted([*found, *_bent(answer, missing, [span for _, span in found])], key=lambda each: each[1].start)
+        bent = find_bent(answer, missing, [span for _, span in found])
+        found = sorted([*found, *bent], key=lambda each: each[1].start)
     for text, span in found:
         places = waiting[text]
-        yield (places.pop(0) if len(places) > 1 else places[0]), span
+        yield (places.popleft() if len(places) > 1 else places[0]), span
 
 
-def _alternatives(tokens: Sequence[Token]) -> re.Pattern[str]:
-    """Match any of the tokens, as a whole word where it is one in the source."""
-    edges: dict[str, tuple[str, str]] = {}
+def _edges(tokens: Sequence[Token]) -> dict[str, Edges]:
+    """Return each different token with its edges: it counts as a whole word where it is one in the source."""
+    edges: dict[str, Edges] = {}
     for token in tokens:
         first = " " if not token.before and is_spaced(token.left) else token.text[0]
         last = " " if not token.after and is_spaced(token.right) else token.text[-1]
-        known = edges.get(token.text, (first, last))
-        edges[token.text] = (min(known[0], first), min(known[1], last))
-    ordered = sorted(edges, key=len, reverse=True)
-    return re.compile("|".join(whole_word(re.escape(t), first=edges[t][0], last=edges[t][1]) for t in ordered))
-
-
-def _bent(answer: str, missing: Sequence[str], taken: Sequence[Span]) -> Iterator[tuple[str, Span]]:
-    """Find tokens with spaces in them, in the other case, or in full width."""
-    occupied = list(taken)
-    for text in missing:
-        if len(text) < 2 or any(character.isspace() for character in text):
-            continue
-        for match in re.finditer(r"\s?".join(_bent_character(c) for c in text) + r"(?!\w)", answer, re.IGNORECASE):
-            span = Span(*match.span())
-            if all(span.end <= other.start or other.end <= span.start for other in occupied):
-                occupied.append(span)
-                yield text, span
-
-
-def _bent_character(character: str) -> str:
-    wide = chr(ord(character) + 0xFEE0) if "!" <= character <= "~" else ""
-    return f"[{re.escape(character)}{wide}]"
+        known = edges.get(token.text, Edges(first, last))
+        edges[token.text] = Edges(min(known.first, first), min(known.last, last))
+    return edges
 
 
 def _reattached(masked: Masked, texts: list[str], order: list[int]) -> tuple[list[str], list[int], bool]:

@@ -91,7 +91,7 @@ class Wish:
 @click.option("--resume", is_flag=True, help="Go on where an earlier run ended, and try again what failed in it.")
 @click.option("--strict", is_flag=True, help="Exit with status 1 for findings of the checks, too.")
 @click.option("-n", "--dry-run", is_flag=True, help="Count segments and estimate the time; translate nothing.")
-@click.option("--json", "as_json", is_flag=True, help="Print one line of JSON for each document.")
+@click.option("--json", "as_json", is_flag=True, help="Print events and results as JSON, an object per line.")
 @click.option("--no-cache", is_flag=True, help="Do not use or fill the memory of past translations.")
 @click.option("-q", "--quiet", is_flag=True, help="No results and no notes; errors still appear.")
 @click.option("--list-formats", is_flag=True, help="Show the formats, and end.")
@@ -274,8 +274,9 @@ def _follow(app: Application, service: Service, task: DocumentTask, *, presentat
                     presentation.progress(line, task, event)
                 case UnitSettled():
                     is_kept = True
+                    presentation.settled(task, event)
                 case DocumentStarted():
-                    pass
+                    presentation.started(task, event)
                 case _:
                     return event
     except KeyboardInterrupt:

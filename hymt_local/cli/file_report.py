@@ -1,7 +1,13 @@
-"""How `hymt file` tells what it does: a progress line, one result per document, in words or as JSON lines."""
+"""How `hymt file` tells what it does: a progress line and one result per document in words, or events as JSON lines.
+
+Each line of JSON has the name of its event, and the source as the user named it: `started`, `loading`, `progress` and
+`segment_failed` while a document is translated, then exactly one of `finished`, `skipped` and `failed`; of a dry run
+`preview` or `failed`. What goes wrong before the first document has no event, but `error` alone.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -11,7 +17,14 @@ from hymt_local.cli.diagnostics import ProgressLine, print_error, print_note
 from hymt_local.errors import EXIT_DONE, EXIT_SEGMENTS_FAILED, ErrorReport
 
 if TYPE_CHECKING:
-    from hymt_local.document_jobs.events import DocumentFailed, DocumentProgress, DocumentReport, DocumentTask
+    from hymt_local.document_jobs.events import (
+        DocumentFailed,
+        DocumentProgress,
+        DocumentReport,
+        DocumentStarted,
+        DocumentTask,
+        UnitSettled,
+    )
     from hymt_local.document_jobs.preview import Preview
 
 SHOWN_FAILURES = 3
@@ -31,8 +44,23 @@ class Presentation:
         if not self.quiet:
             print_note(text)
 
+    def started(self, task: DocumentTask, event: DocumentStarted) -> None:
+        """Tell a program what was read."""
+        if self.as_json:
+            found = {"format": event.format, "segments": event.n_units, "known_segments": event.n_known}
+            self._event("started", task, found | {"characters": event.characters, "notes": list(event.notes)})
+
+    def settled(self, task: DocumentTask, event: UnitSettled) -> None:
+        """Tell a program at once what kept its source text."""
+        if self.as_json and event.error:
+            found = {"id": event.id, "location": event.location, "text": event.source}
+            self._event("segment_failed", task, found | {"error": _error_object(event.error)})
+
     def progress(self, line: ProgressLine, task: DocumentTask, event: DocumentProgress) -> None:
-        """Draw how far a document is."""
+        """Draw how far a document is, or tell a program."""
+        if self.as_json:
+            self._progress_event(task, event)
+            return
         if event.loading is not None:
             line.show("loading the model", event.loading)
             return
@@ -43,12 +71,25 @@ class Presentation:
             parts.append(f"{duration(event.eta_s)} left")
         line.show(", ".join(parts), event.done_characters / max(event.characters, 1))
 
+    def _progress_event(self, task: DocumentTask, event: DocumentProgress) -> None:
+        if event.loading is not None:
+            self._event("loading", task, {"fraction": round(event.loading, 3)})
+            return
+        found = {"done_segments": event.done_units, "segments": event.n_units}
+        found |= {"done_characters": event.done_characters, "characters": event.characters}
+        times = {"characters_per_second": event.rate, "seconds_left": event.eta_s}
+        rounded = {name: None if value is None else round(value, 1) for name, value in times.items()}
+        self._event("progress", task, {**found, **rounded})
+
+    def _event(self, name: str, task: DocumentTask, found: Mapping[str, Any]) -> None:
+        output.write_json_line({"event": name, "source": str(task.source_path), **found})
+
     def finished(self, task: DocumentTask, report: DocumentReport) -> int:
         """Show what became of a document; returns its exit status."""
         is_strict_failure = self.is_strict and report.n_warnings > 0
         status = EXIT_SEGMENTS_FAILED if report.failed or is_strict_failure else EXIT_DONE
         if self.as_json:
-            output.write_json_line(_as_object(task, report, status=status))
+            self._event("finished", task, _as_object(task, report, status=status))
             return status
         if not self.quiet:
             output.write_text(f"{task.target_path}: {_summary(report)}\n")
@@ -63,9 +104,7 @@ class Presentation:
     def skipped(self, task: DocumentTask) -> int:
         """Say that an earlier run was complete."""
         if self.as_json:
-            output.write_json_line(
-                {"source": str(task.source_path), "target": str(task.target_path), "status": "complete"}
-            )
+            self._event("skipped", task, {"target": str(task.target_path), "status": "complete"})
         elif not self.quiet:
             output.write_text(f"{task.target_path}: complete since an earlier run\n")
         return EXIT_DONE
@@ -81,8 +120,7 @@ class Presentation:
     def refused(self, task: DocumentTask, error: ErrorReport) -> int:
         """Show an error of one document; returns its exit status."""
         if self.as_json:
-            found = {"code": error.code, "message": error.message, "hint": error.hint}
-            output.write_json_line({"source": str(task.source_path), "target": str(task.target_path), "error": found})
+            self._event("failed", task, {"target": str(task.target_path), "error": _error_object(error)})
         else:
             print_error(_with_name(error, task.source_path))
         return error.exit_status
@@ -90,7 +128,7 @@ class Presentation:
     def preview(self, found: Preview) -> None:
         """Show what would be done."""
         if self.as_json:
-            output.write_json_line(asdict(found))
+            output.write_json_line({"event": "preview", **asdict(found)})
             return
         time = f"about {duration(found.seconds)}" if found.seconds is not None else "time unknown: never measured here"
         counts = _counts(
@@ -140,7 +178,6 @@ def _counts(*counts: tuple[int, str]) -> str:
 
 def _as_object(task: DocumentTask, report: DocumentReport, *, status: int) -> dict[str, Any]:
     return {
-        "source": str(task.source_path),
         "target": str(task.target_path),
         "status": "partial" if report.failed else "done",
         "exit_status": status,
@@ -166,11 +203,15 @@ def _as_object(task: DocumentTask, report: DocumentReport, *, status: int) -> di
                 "id": unit.id,
                 "location": unit.location,
                 "source": unit.source,
-                "error": {"code": unit.error.code, "message": unit.error.message, "hint": unit.error.hint},
+                "error": _error_object(unit.error),
             }
             for unit in report.failed
         ],
     }
+
+
+def _error_object(error: ErrorReport) -> dict[str, str]:
+    return {"code": error.code, "message": error.message, "hint": error.hint}
 
 
 def duration(seconds: float) -> str:

@@ -42,6 +42,11 @@ def report(folder: Path) -> Path:
 
 
 def objects(text: str) -> list[dict[str, object]]:
+    """Return the results: one per document, whatever was told on the way."""
+    return [each for each in events_of(text) if each["event"] in {"finished", "skipped", "failed", "preview"}]
+
+
+def events_of(text: str) -> list[dict[str, object]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
@@ -110,6 +115,46 @@ def test_json_gives_a_line_per_document(hymt_here: RunHymt, report: Path) -> Non
     assert (first["status"], first["segments"], first["from_model"], first["failed"]) == ("done", 2, 2, [])
     assert (first["words"], first["format"], first["model"]) == (6, "markdown", "pseudo")
     assert second["error"]["code"] == third["error"]["code"] == "document"  # type: ignore[index]
+
+
+def test_json_tells_events_as_they_come(hymt_here: RunHymt, folder: Path) -> None:
+    (folder / "talk.txt").write_text("Where is the station?\n\nEntropy never decreases.\n", encoding="utf-8")
+    command = ("file", "talk.txt", "--json", "-m", "demo", "-f", "en", "-t", "fr")
+    done = hymt_here(*command)
+    events = [event for event in events_of(done.text) if event["event"] != "loading"]
+    assert (done.status, done.err) == (1, "")
+    assert {event["source"] for event in events} == {"talk.txt"}
+    names = [event["event"] for event in events]
+    assert (names[0], names[-1], set(names[1:-1])) == ("started", "finished", {"progress", "segment_failed"})
+    started, *between, finished = events
+    shape = {"format": "text", "segments": 2, "known_segments": 0, "characters": 45, "notes": []}
+    assert started == {"event": "started", "source": "talk.txt", **shape}
+    (failed,) = (event for event in between if event["event"] == "segment_failed")
+    assert (failed["location"], failed["text"]) == ("line 3", "Entropy never decreases.")
+    assert finished["failed"] == [
+        {"id": failed["id"], "location": "line 3", "source": failed["text"], "error": failed["error"]}
+    ]
+    progress = next(event for event in between if event["event"] == "progress")
+    wanted = {"done_segments", "segments", "done_characters", "characters", "characters_per_second", "seconds_left"}
+    assert progress.keys() == {"event", "source", *wanted}
+    assert (progress["segments"], progress["characters"]) == (2, 45)
+
+
+def test_json_tells_how_far_the_model_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+    presentation = Presentation(as_json=True, quiet=False, is_strict=False)
+    presentation.progress(ProgressLine(), A_TASK, DocumentProgress(0, 5, 0, 80, None, None, loading=0.25))
+    presentation.progress(ProgressLine(), A_TASK, DocumentProgress(1, 5, 20, 80, 312.44, 0.192))
+    loading, progress = events_of(capsys.readouterr().out)
+    assert loading == {"event": "loading", "source": "news.txt", "fraction": 0.25}
+    assert (progress["characters_per_second"], progress["seconds_left"]) == (312.4, 0.2)
+
+
+def test_json_names_what_was_complete_before(hymt_here: RunHymt, report: Path) -> None:
+    hymt_here("file", "report.md", *PSEUDO)
+    done = hymt_here("file", "report.md", "--resume", "--json", *PSEUDO)
+    assert events_of(done.text) == [
+        {"event": "skipped", "source": "report.md", "target": "report.fr.md", "status": "complete"}
+    ]
 
 
 def test_a_refused_document_does_not_stop_the_others(hymt_here: RunHymt, report: Path) -> None:

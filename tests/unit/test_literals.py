@@ -1,16 +1,18 @@
 import json
+import re
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hymt_local.literals import find_literals, without_literals
+from hymt_local.literals import _KINDS, _MAY_BEGIN, _grammar, find_literals, without_literals
+from hymt_local.segment import TokenGroup
 
 OPT_IN = {"vue", "mask-lookalike", "rtl"}  # Laravel's and vue-i18n's forms, foreign masks, marks of direction
 
 
-def test_the_placeholder_cases(shared_data: Path) -> None:
+def test_p_1_the_placeholder_cases(shared_data: Path) -> None:
     lines = (shared_data / "behaviour" / "placeholders.jsonl").read_text(encoding="utf-8").splitlines()
     cases = {case["id"]: case for case in map(json.loads, lines)}
     for name in cases.keys() - OPT_IN:
@@ -53,3 +55,21 @@ def test_spans_are_ordered_and_hold_their_text(text: str) -> None:
 def test_removing_literals_keeps_words_apart() -> None:
     assert without_literals("one%stwo{name}three").split() == ["one%stwo", "three"]
     assert without_literals("one{a}two").split() == ["one", "two"]
+
+
+FRAGMENTS = st.sampled_from(
+    [
+        *"aBZ19_é你 \n.:/\\-+@%{}[]()<>$`'\"|&;#=!?~*⟦⟧\u2066", "__a__", "foo__bar__", "https://a.b", "x.y@z.org",
+        "{a}", "{{a}}", "%s", "%(a)s", "ZXQ1QXZ", "⟦1⟧", "[[1]]", "v1.2.3", "C:\\x", "www.a.b", "a1b2c3d4e5f60718",
+        "<b>", "<|eos|>", "&amp;", "@:link", "$t(a)", ":name", "\\n", "/usr/lib", "~/x/y", "{n, plural}",
+        "12345678-1234-1234-1234-123456789012",
+    ]
+)  # fmt: skip
+
+
+@given(parts=st.lists(FRAGMENTS, max_size=25), group=st.sampled_from([group for group in TokenGroup if _KINDS[group]]))
+def test_p_1_no_literal_begins_where_the_grammar_does_not_look(parts: list[str], group: TokenGroup) -> None:
+    text, grammar = "".join(parts), _grammar(frozenset({group}))
+    assert grammar is not None
+    everywhere = re.compile(grammar.pattern.removeprefix(_MAY_BEGIN), re.ASCII)
+    assert [match.span() for match in grammar.finditer(text)] == [match.span() for match in everywhere.finditer(text)]
