@@ -14,6 +14,7 @@ from hymt_local.events import (
     Event,
     Failed,
     Finished,
+    ModelLoaded,
     ModelLoading,
     PromptProgress,
     SegmentDone,
@@ -23,6 +24,7 @@ from hymt_local.events import (
 
 EVENT_KINDS: Mapping[str, type[Event]] = {
     "loading": ModelLoading,
+    "loaded": ModelLoaded,
     "started": Started,
     "progress": PromptProgress,
     "token": TextDelta,

@@ -96,6 +96,24 @@ class ModelLoading:
 
 
 @dataclass(frozen=True, slots=True)
+class ModelLoaded:
+    """The model is in memory, just now or since an earlier job, and how. Comes before what it generates for this job;
+    not at all when nothing has to be generated."""
+
+    model: str
+    context_length: int
+    """Tokens of prompt and answer together."""
+    n_gpu_layers: int = 0
+    """0: the CPU computes everything."""
+    n_layers: int = 0
+    """All there are; the output counts as one. 0 for engines without layers."""
+    gpu: str = ""
+    """Name of the first GPU that computes; empty without one."""
+    is_reduced: bool = False
+    """Memory was shorter than expected: fewer layers are on the GPU, or the context is shorter, than was planned."""
+
+
+@dataclass(frozen=True, slots=True)
 class Started:
     """Languages and model are settled and the text is split."""
 
@@ -200,5 +218,5 @@ class Cancelled:
     """The job was cancelled; nothing of it is remembered except segments already done."""
 
 
-Event = ModelLoading | Started | PromptProgress | TextDelta | SegmentDone | Finished | Failed | Cancelled
+Event = ModelLoading | ModelLoaded | Started | PromptProgress | TextDelta | SegmentDone | Finished | Failed | Cancelled
 LastEvent = Finished | Failed | Cancelled

@@ -41,13 +41,13 @@ class StepDown:
         before = self.options
         fewer = next(self._layers, None)
         if fewer is not None:
-            self.options = replace(before, gpu_layers=fewer)
+            self.options = replace(before, gpu_layers=fewer, is_reduced=True)
             _logger.warning("%s with %d layers on the GPU, trying %d", error.message, before.gpu_layers, fewer)
             return True
         shorter = max(before.context_length // 2, min(SHORTEST_CONTEXT, before.context_length))
         if not isinstance(error, EngineMemoryError) or (shorter == before.context_length and before.n_slots == 1):
             return False
-        self.options = replace(before, context_length=shorter, slots=1)
+        self.options = replace(before, context_length=shorter, slots=1, is_reduced=True)
         _logger.warning(
             "%s with a context of %d tokens, trying %d and one text at a time",
             error.message, before.context_length, shorter,

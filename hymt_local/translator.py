@@ -25,6 +25,7 @@ from hymt_local.events import (
     Event,
     Failed,
     Finished,
+    ModelLoaded,
     ModelLoading,
     Origin,
     SegmentDone,
@@ -150,7 +151,7 @@ class Translator:
             async for event in events:
                 if isinstance(event, SegmentDone):
                     first[event.segment] = event
-                elif isinstance(event, ModelLoading):
+                elif isinstance(event, ModelLoading | ModelLoaded):
                     yield event
         segments, sources = _after_first_leg(plan, first)
         leg = self._planner.leg(
@@ -243,6 +244,7 @@ class Translator:
     async def _open_generator(self, plan: Plan, emit: Emit) -> SegmentGenerator:
         model = self._model
         info = await model.engine.load(lambda fraction: emit(ModelLoading(model.name, fraction)))
+        emit(_loaded(model.name, info))
         _check_control_tokens(model.spec, info)
         direction = Direction(
             plan.source_lang, plan.target_lang, plan.sampling, plan.request.priority, plan.request.guidance
@@ -351,6 +353,17 @@ def _of_both_legs(plan: Plan, first: SegmentDone, second: SegmentDone) -> Segmen
         usage=first.usage + second.usage,
         error=error,
         findings=(*first.findings, *second.findings),
+    )
+
+
+def _loaded(name: str, info: ModelInfo) -> ModelLoaded:
+    return ModelLoaded(
+        name,
+        info.context_length,
+        n_gpu_layers=info.n_gpu_layers,
+        n_layers=info.n_layers,
+        gpu=info.gpu,
+        is_reduced=info.is_reduced,
     )
 
 

@@ -26,6 +26,7 @@ from hymt_local.events import (
     Failed,
     Finished,
     LastEvent,
+    ModelLoaded,
     ModelLoading,
     Pivot,
     SamplingParams,
@@ -327,6 +328,9 @@ def _show(event: Event, progress: ProgressLine, *, stream: TerminalStream | None
             _note_pivot(event, presentation)
         case ModelLoading(model=name, fraction=fraction) if stream is None or stream.is_at_line_start:
             progress.show(f"loading {name}", fraction)
+        case ModelLoaded() if event.is_reduced and not presentation.quiet:
+            progress.clear()
+            print_note(_reduced(event))
         case TextDelta() | SegmentDone():
             progress.clear()
     if stream:
@@ -341,6 +345,11 @@ def _stream(stream: TerminalStream, event: Event) -> None:
             stream.delta(event)
         case SegmentDone():
             stream.settle(event)
+
+
+def _reduced(event: ModelLoaded) -> str:
+    where = f"{event.n_gpu_layers} of {event.n_layers} layers on the GPU" if event.n_gpu_layers else "on the CPU alone"
+    return f"memory is short: {event.model} was loaded {where}, with a context of {event.context_length} tokens"
 
 
 def _note_demo(event: Started, presentation: Presentation) -> None:

@@ -44,6 +44,12 @@ class ModelInfo:
     stop_ids: frozenset[int] = frozenset()
     """Ids that end a generation: EOS and EOT of the file, after correction of the known header faults."""
     n_gpu_layers: int = 0
+    n_layers: int = 0
+    """The output counts as one, as llama.cpp does; 0 when there are none."""
+    gpu: str = ""
+    """Name of the first GPU that computes; empty without one."""
+    is_reduced: bool = False
+    """Loaded with less than was planned, because memory was short."""
     size_bytes: int = 0
     slots: int = 1
     """Generations of one priority that are decoded together."""

@@ -31,7 +31,7 @@ from hymt_local.engine.gguf_file import GgufHeader, quantization_of, read_header
 from hymt_local.engine.gguf_support import check_supported
 from hymt_local.engine.llama_context import ContextShape, LlamaContext, native_function
 from hymt_local.engine.llama_vocabulary import Vocabulary
-from hymt_local.engine.machine import usable_cores
+from hymt_local.engine.machine import query_gpus, usable_cores
 from hymt_local.engine.options import PROMPT_SLICE, LlamaOptions, default_threads, n_cells, n_outputs, n_sequences
 from hymt_local.engine.prefix_store import PrefixStats, PrefixStore
 from hymt_local.engine.sampling import Chooser, Greedy, Sampled, check_sampling
@@ -280,6 +280,7 @@ class LlamaBackend(Backend):
 
     def _describe(self, options: LlamaOptions, *, header: GgufHeader) -> ModelInfo:
         api = self._library.api
+        n_gpu_layers = _effective_gpu_layers(api, header, options)
         return ModelInfo(
             name=options.name or str(header.metadata.get("general.name", header.path.stem)),
             architecture=header.architecture,
@@ -289,7 +290,10 @@ class LlamaBackend(Backend):
             file_sha256=file_fingerprint(header),
             control_tokens=self._vocabulary.control_tokens,
             stop_ids=self._vocabulary.stop_ids,
-            n_gpu_layers=_effective_gpu_layers(api, header, options),
+            n_gpu_layers=n_gpu_layers,
+            n_layers=_layers(header),
+            gpu=next((gpu.name for gpu in query_gpus()), "") if n_gpu_layers else "",
+            is_reduced=options.is_reduced,
             size_bytes=int(api.llama_model_size(self._model)),
             slots=options.n_slots,
             is_deterministic=options.deterministic,
@@ -422,8 +426,13 @@ def _context_shape(header: GgufHeader, options: LlamaOptions) -> ContextShape:
 def _effective_gpu_layers(api: Any, header: GgufHeader, options: LlamaOptions) -> int:
     if not api.llama_supports_gpu_offload():
         return 0  # llama.cpp ignores the wish silently
-    n_layers = int(str(header.of_architecture("block_count"))) + 1
+    n_layers = _layers(header)
     return n_layers if options.gpu_layers < 0 else min(options.gpu_layers, n_layers)
+
+
+def _layers(header: GgufHeader) -> int:
+    """Count them; the output is one."""
+    return int(str(header.of_architecture("block_count"))) + 1
 
 
 def _is_x86() -> bool:

@@ -61,6 +61,8 @@ class LlamaOptions:
     """Where states of fixed prompt beginnings are kept; None keeps them in memory only."""
     prefix_bytes: int = PREFIX_BYTES
     """Most bytes in that folder; 0 keeps no states at all."""
+    is_reduced: bool = False
+    """These are not the options that were planned: memory was too short for those."""
     name: str = ""
     """For `ModelInfo.name`; the file's own name for itself when empty."""
 

@@ -11,6 +11,7 @@ from hymt_local.events import (
     Event,
     Failed,
     Finished,
+    ModelLoaded,
     ModelLoading,
     Origin,
     PromptProgress,
@@ -52,6 +53,8 @@ class RunState:
     target_lang: str = ""
     detected_confidence: float | None = None
     loaded_fraction: float = 0.0
+    loaded: ModelLoaded | None = None
+    """How the model lies in memory; None until it does, and when nothing had to be generated."""
     prompt_done: int = 0
     """Tokens of the prompt being read, of `prompt_total`."""
     prompt_total: int = 0
@@ -83,6 +86,8 @@ def advance(state: RunState, event: Event) -> RunState:
     match event:
         case ModelLoading():
             return replace(state, phase=Phase.LOADING, model=event.model, loaded_fraction=event.fraction)
+        case ModelLoaded():
+            return replace(state, loaded=event)
         case Started():
             return _start(state, event)
         case PromptProgress():

@@ -26,6 +26,7 @@ from hymt_local.events import (
     Event,
     Failed,
     Finished,
+    ModelLoaded,
     ModelLoading,
     Origin,
     Pivot,
@@ -228,6 +229,7 @@ def test_a_server_that_came_back_is_found_again(local: Callable[[], LocalService
 
 EVENTS: tuple[Event, ...] = (
     ModelLoading("demo", 0.5),
+    ModelLoaded("demo", 4096, n_gpu_layers=20, n_layers=33, gpu="A card", is_reduced=True),
     STARTED,
     PromptProgress(0, 3, 7),
     TextDelta(0, "a\nb\u2028\r\x00 \U0001f1eb"),

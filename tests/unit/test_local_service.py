@@ -20,7 +20,7 @@ from hymt_local.errors import (
     NotCoveredError,
     error_of,
 )
-from hymt_local.events import Failed, ModelLoading, Origin
+from hymt_local.events import Failed, ModelLoaded, ModelLoading, Origin
 from hymt_local.jobs import LocalService
 from hymt_local.translator import OpenModel
 from tests.services import a_spec, request, scripted_model, scripted_service
@@ -169,6 +169,14 @@ def test_every_job_that_waits_for_the_load_sees_its_progress() -> None:
         assert fractions[-1] == 1.0
         assert {event.model for event in events if isinstance(event, ModelLoading)} == {"scripted:none"}
         assert not any(isinstance(event, ModelLoading) for event in service.submit(request("Bye")))
+
+
+def test_every_job_that_generates_hears_how_the_model_lies_in_memory() -> None:
+    with LocalService(lambda ref: scripted_model(ScriptedBackend(reply("Bonjour"))), cache_path=None) as service:
+        for text in ("Hello", "Bye"):  # the second finds it loaded
+            loaded = [event for event in service.submit(request(text)) if isinstance(event, ModelLoaded)]
+            assert loaded == [ModelLoaded("scripted:none", 4096)]
+        assert not any(isinstance(event, ModelLoaded) for event in service.submit(request("123")))
 
 
 def test_a_failed_load_is_raised_and_tried_again() -> None:

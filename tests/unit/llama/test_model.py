@@ -20,7 +20,7 @@ def test_the_info_is_read_from_the_file(backend: LlamaBackend, toy_path: Path) -
     assert info.context_length == 1024
     assert set(info.control_tokens) == set(CONTROL_TOKENS)
     assert info.control_tokens["<|extra_0|>"] == SEP
-    assert info.n_gpu_layers == 0
+    assert (info.n_gpu_layers, info.n_layers, info.gpu, info.is_reduced) == (0, 3, "", False)
     assert 0 < info.size_bytes < toy_path.stat().st_size
 
 
