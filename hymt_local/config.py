@@ -118,6 +118,18 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     history: Annotated[
         bool, msgspec.Meta(description="terminal UI: keep past translations, and the unsaved text for the next start")
     ] = True
+    style: Annotated[
+        str,
+        msgspec.Meta(max_length=500, description="terminal UI: how translations are to sound; for Hy-MT2"),
+    ] = ""
+    context: Annotated[
+        str,
+        msgspec.Meta(max_length=8000, description="terminal UI: what the texts are about; for Hy-MT2 and HY-MT1.5"),
+    ] = ""
+    terms: Annotated[
+        dict[str, str],
+        msgspec.Meta(max_length=1000, description="terminal UI: terms and their translations; for Hy-MT2 and HY-MT1.5"),
+    ] = {}
     layout: Annotated[
         Literal["auto", "side", "stack"],
         msgspec.Meta(description="terminal UI: panes beside or above each other; auto decides by width and script"),

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from hymt_local.errors import ErrorReport
-from hymt_local.segment import Finding, Segment, UnitText
+from hymt_local.segment import NO_GUIDANCE, Finding, Guidance, Segment, UnitText
 
 
 class Priority(IntEnum):
@@ -83,6 +83,8 @@ class TranslationRequest:
     isolate: bool = False
     """Where the target runs from right to left, put each placeholder between U+2068 and U+2069: it keeps its own
     direction on a screen then."""
+    guidance: Guidance = NO_GUIDANCE
+    """Terms, context and style; refused by a model that was not trained to take them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,15 @@ from itertools import accumulate, groupby
 from typing import TypeVar
 
 from hymt_local.catalog import ModelSpec
-from hymt_local.checks import Identify, Pair, check_pair, repeats_at_end, tidied, without_chatter
+from hymt_local.checks import (
+    Identify,
+    Pair,
+    check_pair,
+    check_terms,
+    repeats_at_end,
+    tidied,
+    without_chatter,
+)
 from hymt_local.coverage import Coverage
 from hymt_local.engine.base import (
     Engine,
@@ -25,6 +33,7 @@ from hymt_local.engine.base import (
 from hymt_local.engine.utf8 import Utf8Stream
 from hymt_local.errors import ContextOverflowError, DecodeError, HymtError, NotCoveredError, SegmentRejectedError
 from hymt_local.events import Event, Priority, PromptProgress, SamplingParams, TextDelta, TokenUsage
+from hymt_local.guidance import guidance_for
 from hymt_local.language import get_language
 from hymt_local.planning import shown
 from hymt_local.prompts import (
@@ -36,7 +45,9 @@ from hymt_local.prompts import (
     Task,
     Translate,
     build_prompt,
+    guided_task,
     has_task,
+    preferred_language,
     prompt_language,
 )
 from hymt_local.protect import (
@@ -47,7 +58,7 @@ from hymt_local.protect import (
     protect,
     restore,
 )
-from hymt_local.segment import Finding, Segment, Severity
+from hymt_local.segment import NO_GUIDANCE, Finding, Guidance, Segment, Severity
 from hymt_local.segmenter import Level, join_segments, outer_split, parts_at
 from hymt_local.source_parts import is_token, mask_families, packed_to, piece_of, split_parts, uncut
 from hymt_local.source_text import SourceText
@@ -87,6 +98,8 @@ class Direction:
     target_lang: str
     sampling: SamplingParams
     priority: Priority
+    guidance: Guidance = NO_GUIDANCE
+    """All of it; each text needs only a part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +109,7 @@ class _Form:
     family: MaskFamily
     has_masks: bool = False
     has_context: bool = False
+    guidance: Guidance = NO_GUIDANCE
     prompt_lang: PromptLanguage | None = None
 
 
@@ -213,7 +227,7 @@ class SegmentGenerator:
             ContextOverflowError: the loaded context does not even hold the prompt template.
             UnsupportedModelError: the model file lacks a control token of the template.
         """
-        fixed = await self._fixed_part(_Form(MaskFamily.KEEP))
+        fixed = await self._fixed_part(_Form(MaskFamily.KEEP, guidance=self._direction.guidance))
         self._budget = self._source_budget(fixed.n_template)
 
     async def prepare(self, sources: Sequence[SourceText]) -> list[Prepared]:
@@ -241,10 +255,20 @@ class SegmentGenerator:
 
     def _first_form(self, source: SourceText) -> _Form:
         family = mask_families(self._spec, source)[0]
-        return _Form(family, has_masks=bool(source.tokens), has_context=self._takes_context(source, family))
+        return _Form(
+            family,
+            has_masks=bool(source.tokens),
+            has_context=self._takes_context(source, family),
+            guidance=self._guidance_of(source),
+        )
+
+    def _guidance_of(self, source: SourceText) -> Guidance:
+        """Return what is to be said of a text, which may be a part of the one that was planned."""
+        return guidance_for(source.text, source.guidance, source_lang=self._direction.source_lang)
 
     def _takes_context(self, source: SourceText, family: MaskFamily) -> bool:
-        return bool(source.context) and family is MaskFamily.KEEP and has_task(self._spec, Context.name)
+        is_free = source.guidance == NO_GUIDANCE  # no prompt has room for both
+        return is_free and bool(source.context) and family is MaskFamily.KEEP and has_task(self._spec, Context.name)
 
     async def _prepare(self, wanted: Sequence[tuple[SourceText, _Form]]) -> list[Prepared]:
         masked = [
@@ -288,7 +312,12 @@ class SegmentGenerator:
     def _task(self, form: _Form, context: str) -> Task:
         if form.family is MaskFamily.TAGS:
             return Formatted()
-        if form.family is MaskFamily.XML and form.has_masks and has_task(self._spec, Delimiters.name):
+        has_delimiters = form.family is MaskFamily.XML and form.has_masks and has_task(self._spec, Delimiters.name)
+        if form.guidance.kinds:
+            languages = self._direction
+            written_in = form.prompt_lang or preferred_language(languages.source_lang, languages.target_lang)
+            return guided_task(self._spec, form.guidance, written_in=written_in, keeps_delimiters=has_delimiters)
+        if has_delimiters:
             return Delimiters()
         return Context(context) if form.has_context and context else Translate()
 
@@ -356,7 +385,9 @@ class SegmentGenerator:
         return self._joined(source, parts, pieces, answers)
 
     def _piece_form(self, part: SourceText) -> _Form:
-        return self._first_form(replace(part, context=())) if part.tokens else _Form(MaskFamily.KEEP)
+        if part.tokens:
+            return self._first_form(replace(part, context=()))
+        return _Form(MaskFamily.KEEP, guidance=self._guidance_of(part))
 
     def _joined(
         self, source: SourceText, parts: Sequence[SourceText], pieces: Sequence[Segment], answers: Sequence[Answer]
@@ -478,7 +509,8 @@ class SegmentGenerator:
             return None
         is_last = len(steps) == MOST_GENERATIONS - 1
         family = families[-1] if is_last else families[0]
-        return _Step(_Form(family, has_masks=True), self._direction.sampling)
+        form = _Form(family, has_masks=True, guidance=self._guidance_of(source))
+        return _Step(form, self._direction.sampling)
 
     def _other_prompt(self, source: SourceText, steps: Sequence[_Step]) -> _Step | None:
         """Ask in the other language of the prompts, where the generation has both."""
@@ -581,13 +613,14 @@ class SegmentGenerator:
             languages.source_lang,
             languages.target_lang,
             groups=source.groups,
-            context=source.context,
+            context=(*source.context, *filter(None, (source.guidance.context, source.guidance.style))),
             identify=self._identify,
         )
         findings = [finding for finding in check_pair(pair, with_tokens=False) if not _is_of_layout(finding)]
         if findings and findings[0].severity is Severity.ERROR:
             return _refused(source.text, record, findings)
-        return Answer(target, record.usage, findings=tuple(findings))
+        terms = {term.source: (term.target,) for term in source.guidance.terms}
+        return Answer(target, record.usage, findings=(*findings, *check_terms(pair, terms)))
 
     def _refusal(self, record: _Record) -> Answer | None:
         """Return what is wrong with the generation itself, whatever its text says."""

@@ -17,6 +17,7 @@ from typing import ClassVar, Literal
 from hymt_local.catalog import ModelSpec
 from hymt_local.errors import UnsupportedModelError, UsageError
 from hymt_local.language import get_language, is_chinese
+from hymt_local.segment import Guidance, GuidanceKind, Term
 
 PromptLanguage = Literal["zh", "en"]
 
@@ -62,14 +63,6 @@ class Translate:
     """The plain task: translate the text."""
 
     name: ClassVar[str] = "default"
-
-
-@dataclass(frozen=True, slots=True)
-class Term:
-    """A term and the translation to use for it."""
-
-    source: str
-    target: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,6 +290,21 @@ _TEMPLATES: Mapping[str, Mapping[str, str]] = {
     "plain": {"default.en": "{source_text}"},
 }
 
+# How each kind of guidance is said among the user's preferences, which are free text: in the words of its own prompt.
+_PREFERENCES: Mapping[str, str] = {
+    "term.zh": "{source_term} 翻译成 {target_term}",
+    "term.en": "{source_term} translates to {target_term}",
+    "context.zh": "结合背景信息：{background_text}",
+    "context.en": "Take the provided background information into consideration: {background_text}",
+    "style.zh": "翻译的风格要严格符合【{target_style}】",
+    "style.en": "The translation style must strictly conform to [{target_style}]",
+    "delimiters.zh": "在译文中保留等量的分隔符，绝对不可遗漏、转义或翻译该符号，并注意分隔符的位置",
+    "delimiters.en": (
+        "Retain the exact same number of delimiters in the translation. Strictly do not omit, escape, or translate "
+        "these symbols, and pay close attention to their placement"
+    ),
+}
+
 _TEXT_GOES_HERE = None
 _BEGIN_7B = ControlToken("<|startoftext|>")
 _TURN_END_7B = ControlToken("<|extra_0|>")
@@ -342,7 +350,7 @@ def build_prompt(
         UsageError: the material does not fit into the template.
     """
     templates = _TEMPLATES[spec.template_set]
-    written_in = _prompt_language(spec, task, _preferred_language(source_lang, target_lang), asked=prompt_lang)
+    written_in = _prompt_language(spec, task, preferred_language(source_lang, target_lang), asked=prompt_lang)
     _check_material(task, source)
     variables = {
         **_language_variables(source_lang, target_lang, written_in),
@@ -360,13 +368,63 @@ def has_task(spec: ModelSpec, name: str, prompt_lang: PromptLanguage | None = No
     return any(f"{name}.{each}" in _TEMPLATES[spec.template_set] for each in languages)
 
 
+def takes_guidance(spec: ModelSpec, kind: GuidanceKind) -> bool:
+    """Tell whether a model's card has a prompt for a kind of guidance."""
+    match kind:
+        case GuidanceKind.TERMS:
+            return has_task(spec, Terminology.name)
+        case GuidanceKind.CONTEXT:
+            return has_task(spec, Context.name) or has_task(spec, Background.name)
+        case GuidanceKind.STYLE:
+            return has_task(spec, Style.name)
+
+
+def guided_task(
+    spec: ModelSpec, guidance: Guidance, *, written_in: PromptLanguage, keeps_delimiters: bool = False
+) -> Task:
+    """Return the task that asks for what the guidance says, none of it unknown to the model.
+
+    Several kinds at once are preferences where the card has a prompt for them; elsewhere terms come before the context.
+
+    Args:
+        spec: Decides which prompts there are.
+        guidance: Of at least one kind.
+        written_in: The language of the instructions.
+        keeps_delimiters: Ask for the delimiters of the text too.
+    """
+    has_several = len(guidance.kinds) > 1 or keeps_delimiters
+    if has_several and has_task(spec, Personalization.name):
+        return Personalization(_preferences(guidance, written_in, keeps_delimiters=keeps_delimiters))
+    if guidance.terms:
+        return Terminology(guidance.terms)
+    if guidance.context:
+        is_background = has_task(spec, Background.name)
+        return Background(guidance.context) if is_background else Context(guidance.context)
+    return Style(guidance.style)
+
+
+def _preferences(guidance: Guidance, written_in: PromptLanguage, *, keeps_delimiters: bool) -> tuple[str, ...]:
+    term = _PREFERENCES[f"term.{written_in}"]
+    said = [_fill(term, {"source_term": each.source, "target_term": each.target}) for each in guidance.terms]
+    if guidance.context:
+        said.append(_fill(_PREFERENCES[f"context.{written_in}"], {"background_text": guidance.context}))
+    if guidance.style:
+        said.append(_fill(_PREFERENCES[f"style.{written_in}"], {"target_style": guidance.style}))
+    return (*said, _PREFERENCES[f"delimiters.{written_in}"]) if keeps_delimiters else tuple(said)
+
+
+def preferred_language(source_lang: str, target_lang: str) -> PromptLanguage:
+    """Return the language of the instructions that the model cards ask for: Chinese when source or target is."""
+    return "zh" if is_chinese(source_lang) or is_chinese(target_lang) else "en"
+
+
 def prompt_language(spec: ModelSpec, task: Task, source_lang: str, target_lang: str) -> PromptLanguage:
     """Return the language in which `build_prompt` writes the instructions unless told otherwise.
 
     Raises:
         UnsupportedModelError: the model card has no such prompt.
     """
-    return _prompt_language(spec, task, _preferred_language(source_lang, target_lang), asked=None)
+    return _prompt_language(spec, task, preferred_language(source_lang, target_lang), asked=None)
 
 
 def template_signature(
@@ -409,10 +467,6 @@ def _ids_of(
         message = f"the model's vocabulary has no control token {part.text!r}"
         raise UnsupportedModelError(message, hint="the file belongs to another model or was converted wrongly")
     return as_text
-
-
-def _preferred_language(source_lang: str, target_lang: str) -> PromptLanguage:
-    return "zh" if is_chinese(source_lang) or is_chinese(target_lang) else "en"
 
 
 def _prompt_language(

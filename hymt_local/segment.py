@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -66,6 +67,51 @@ class UnitText:
     context: tuple[str, ...] = ()
     """Source texts that stand before it (headings, earlier sentences): shown to models that can use them, never part of
     the answer."""
+
+
+class GuidanceKind(StrEnum):
+    """What a model can be told beside the text."""
+
+    TERMS = "terms"
+    CONTEXT = "context"
+    STYLE = "style"
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """A term and the translation to use for it."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Guidance:
+    """What a model is told beside a text, in the user's own words: it shapes the translation and is no part of it."""
+
+    terms: tuple[Term, ...] = ()
+    """Only those that stand in a text are shown with it."""
+    context: str = ""
+    """What the text is about, or what stands before it."""
+    style: str = ""
+    """How the translation is to sound."""
+
+    @property
+    def kinds(self) -> tuple[GuidanceKind, ...]:
+        """What it consists of; empty when there is nothing to say."""
+        given = {GuidanceKind.TERMS: self.terms, GuidanceKind.CONTEXT: self.context, GuidanceKind.STYLE: self.style}
+        return tuple(kind for kind, value in given.items() if value)
+
+    def only(self, kinds: Container[GuidanceKind]) -> Guidance:
+        """Return the part of these kinds."""
+        return Guidance(
+            self.terms if GuidanceKind.TERMS in kinds else (),
+            self.context if GuidanceKind.CONTEXT in kinds else "",
+            self.style if GuidanceKind.STYLE in kinds else "",
+        )
+
+
+NO_GUIDANCE = Guidance()
 
 
 class Severity(StrEnum):

@@ -11,7 +11,7 @@ from itertools import accumulate
 
 from hymt_local.literals import Literal, find_literals
 from hymt_local.scripts import whole_word
-from hymt_local.segment import ProtectedSpan, Span, TokenGroup, TokenKind, UnitText
+from hymt_local.segment import NO_GUIDANCE, Guidance, ProtectedSpan, Span, TokenGroup, TokenKind, UnitText
 
 _UNMASKED_KINDS = frozenset({"entity"})
 """Found by the grammar but left to the model: an ampersand may well become the word `and`."""
@@ -27,6 +27,7 @@ class SourceText:
     """In order, without overlap."""
     groups: frozenset[TokenGroup] = PLAIN_GROUPS
     context: tuple[str, ...] = ()
+    guidance: Guidance = NO_GUIDANCE
 
     @property
     def words(self) -> str:
@@ -36,7 +37,8 @@ class SourceText:
     @property
     def is_plain(self) -> bool:
         """True when nothing but the text itself shapes its translation."""
-        return not self.tokens and not self.context and self.groups == PLAIN_GROUPS
+        is_alone = not self.context and self.guidance == NO_GUIDANCE
+        return is_alone and not self.tokens and self.groups == PLAIN_GROUPS
 
     def part(self, start: int, end: int) -> SourceText:
         """Return the text of a range that cuts no token; a pair that is cut becomes two atomic tokens."""

@@ -246,7 +246,9 @@ class Translator:
         info = await model.engine.load(lambda fraction: emit(ModelLoading(model.name, fraction)))
         emit(_loaded(model.name, info))
         _check_control_tokens(model.spec, info)
-        direction = Direction(plan.source_lang, plan.target_lang, plan.sampling, plan.request.priority)
+        direction = Direction(
+            plan.source_lang, plan.target_lang, plan.sampling, plan.request.priority, plan.request.guidance
+        )
         watched = None if plan.request.units else emit  # nobody reads along in a document
         generator = SegmentGenerator(
             model.spec,
@@ -291,7 +293,7 @@ class Translator:
             text="" if plan.request.units else join_segments(plan.segments, targets, **languages),
             **languages,
             model=self._model.name,
-            signature=f"{plan.signature} via {plan.pivot_lang}" if plan.pivot_lang else str(plan.signature),
+            signature=plan.provenance,
             origin=_origin_of([result for result in wanted if not result.error]),
             usage=sum((result.usage for result in results), TokenUsage()),
             elapsed_s=elapsed_s,

@@ -36,7 +36,7 @@ from hymt_local.events import (
     TranslationRequest,
 )
 from hymt_local.language import gains_from_pivot
-from hymt_local.segment import Severity
+from hymt_local.segment import Guidance, Severity, Term
 
 if TYPE_CHECKING:
     from hymt_local.cli.stream import TerminalStream
@@ -110,6 +110,11 @@ class Outcome:
 @click.option(
     "--protect", "protected", multiple=True, metavar="WORD", help="Leave a name or term as it is; repeatable."
 )
+@click.option(
+    "--term", "terms", multiple=True, metavar="SOURCE=TARGET", help="Translate a term like this; repeatable. *"
+)
+@click.option("--context", metavar="TEXT", help="What the text is about, or what stands before it. *")
+@click.option("--style", metavar="TEXT", help="How the translation is to sound: formal, for children ... *")
 @click.option("--isolate", is_flag=True, help="Keep placeholders readable in Arabic, Hebrew and their like.")
 @click.option(
     "--via",
@@ -133,6 +138,9 @@ def translate_command(
     temperature: float | None,
     seed: int | None,
     protected: tuple[str, ...],
+    terms: tuple[str, ...],
+    context: str | None,
+    style: str | None,
     isolate: bool,
     pivot: str | None,
     strict: bool,
@@ -143,6 +151,8 @@ def translate_command(
 
     Several TEXTs are joined by spaces. Whitespace, line ends, numbers and addresses come through unchanged. On a
     terminal the translation streams; to a pipe go exactly its bytes. Put `--` before a TEXT that starts with a dash.
+
+    Options with a * need a model that was trained to take them: Hy-MT2, and HY-MT1.5 for all but the style.
     """
     flags: dict[str, Any] = {
         "model": model,
@@ -166,8 +176,25 @@ def translate_command(
         byte_order_mark=source.startswith(BYTE_ORDER_MARK),
         is_strict=strict,
     )
-    request = replace(build_request(app, source.removeprefix(BYTE_ORDER_MARK)), protect=protected, isolate=isolate)
+    request = replace(
+        build_request(app, source.removeprefix(BYTE_ORDER_MARK)),
+        protect=protected,
+        isolate=isolate,
+        guidance=Guidance(tuple(map(parse_term, terms)), context or "", style or ""),
+    )
     return _translate(app, request, presentation=presentation)
+
+
+def parse_term(typed: str) -> Term:
+    """Return a term written as `SOURCE=TARGET`.
+
+    Raises:
+        UsageError: one of its sides is missing.
+    """
+    source, _, target = (part.strip() for part in typed.partition("="))
+    if not source or not target:
+        raise UsageError(f"{typed!r} is no term with its translation", hint="write it like this: --term 'cat=chat'")
+    return Term(source, target)
 
 
 def build_request(app: Application, text: str) -> TranslationRequest:

@@ -7,12 +7,16 @@ from typing import Annotated, Literal
 import msgspec
 
 from hymt_local.events import Finished, Pivot, Priority, SamplingParams, TranslationRequest
-from hymt_local.segment import UnitText
+from hymt_local.segment import Guidance, Term, UnitText
 
 AUTO = "auto"
 MAX_KEEP_ALIVE_S = 604_800
 MAX_TERMS = 10_000
 """Each is looked for in each text."""
+MAX_GUIDING_TERMS = 1000
+MAX_TERM_CHARACTERS = 200
+MAX_CONTEXT_CHARACTERS = 8000
+MAX_STYLE_CHARACTERS = 500
 PriorityName = Literal["interactive", "request", "document"]
 Tag = Annotated[str, msgspec.Meta(min_length=1, max_length=100)]
 
@@ -25,6 +29,30 @@ class SamplingBody(msgspec.Struct, frozen=True, kw_only=True):
     top_p: Annotated[float, msgspec.Meta(gt=0.0, le=1.0)] = 0.6
     repetition_penalty: Annotated[float, msgspec.Meta(ge=1.0, le=2.0)] = 1.05
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)] = 0
+
+
+class TermBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A term and the translation to use for it."""
+
+    source: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TERM_CHARACTERS)]
+    target: Annotated[str, msgspec.Meta(min_length=1, max_length=MAX_TERM_CHARACTERS)]
+
+
+class GuidanceBody(msgspec.Struct, frozen=True, kw_only=True):
+    """What the model is told beside the text; refused where the model was not trained to take it."""
+
+    terms: Annotated[list[TermBody], msgspec.Meta(max_length=MAX_GUIDING_TERMS)] = []
+    context: Annotated[
+        str,
+        msgspec.Meta(max_length=MAX_CONTEXT_CHARACTERS, description="what the text is about, or what stands before it"),
+    ] = ""
+    style: Annotated[
+        str, msgspec.Meta(max_length=MAX_STYLE_CHARACTERS, description="how the translation is to sound")
+    ] = ""
+
+    def guidance(self) -> Guidance:
+        """Return it as the translator takes it."""
+        return Guidance(tuple(Term(each.source, each.target) for each in self.terms), self.context, self.style)
 
 
 class TranslateBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,6 +71,7 @@ class TranslateBody(msgspec.Struct, frozen=True, kw_only=True):
         list[str], msgspec.Meta(max_length=MAX_TERMS, description="names and terms that stay as they are")
     ] = []
     draft: Annotated[str | None, msgspec.Meta(description="what the translation probably is; saves time only")] = None
+    guidance: GuidanceBody = GuidanceBody()
     isolate: Annotated[
         bool, msgspec.Meta(description="keep the direction of placeholders in text that runs from right to left")
     ] = False
@@ -79,6 +108,7 @@ class TranslateBody(msgspec.Struct, frozen=True, kw_only=True):
             draft=self.draft,
             pivot=Pivot(self.pivot),
             isolate=self.isolate,
+            guidance=self.guidance.guidance(),
         )
 
 

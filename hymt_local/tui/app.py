@@ -229,6 +229,34 @@ class HymtApp(App[None], inherit_bindings=False):
         self._apply_theme()
         self.translate_screen.settings_changed()
 
+    def on_translate_screen_guidance_wanted(self) -> None:
+        """Ask what the model is to be told beside the text."""
+        self._guide()
+
+    def on_settings_screen_guidance_wanted(self) -> None:
+        """Ask the same: style, context and terms are settings like any other."""
+        self._guide()
+
+    @work(exclusive=True, group="guide", exit_on_error=False)
+    async def _guide(self) -> None:
+        from hymt_local.tui.guidance_dialog import GuidanceDialog
+        from hymt_local.tui.guiding import guidance_of, write_guidance
+
+        environment = self.environment
+        spec = environment.spec_of(self.translate_screen.model.ref)
+        said = await self.push_screen_wait(GuidanceDialog(environment, spec, guidance_of(environment.settings)))
+        if said is None:
+            return
+        try:
+            write_guidance(environment.application.paths.config_file, environment.settings, said=said)
+            environment.reload()
+        except HymtError as error:
+            self.show_notice(Notice(error.message, hint=error.hint, is_warning=True))
+            return
+        self.on_settings_screen_changed()
+        for screen in self._screens_of(View.SETTINGS):
+            screen.refresh_settings()
+
     # Models
 
     def on_models_screen_looked(self, message: ModelsLooked) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hymt_local.application import Application
+from hymt_local.catalog import ModelSpec
 from hymt_local.config import Settings
 from hymt_local.language import Language
 from hymt_local.tui.choices import ModelChoice
@@ -72,6 +73,10 @@ class Environment:
     def copy_file(self) -> Path:
         """Always holds the last copied translation."""
         return self.application.paths.last_translation
+
+    def spec_of(self, ref: str) -> ModelSpec:
+        """Return the catalog's entry of a model that can be chosen."""
+        return self.application.catalog.get(ref.partition(":")[0])
 
     def reload(self) -> None:
         """Read the settings again.

@@ -75,6 +75,7 @@ TRANSLATE_COMMANDS = _of(
     ("save", "ctrl+s", False),
     ("clear", "ctrl+l", False),
     ("model", "f9", False),
+    ("guide", "alt+g", False),
     ("live", "f8", False),
 )
 DOCUMENTS_COMMANDS = _of(

@@ -15,6 +15,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from hymt_local.language import Language
+from hymt_local.sanitize import sanitize
 from hymt_local.tui.wording import Wording
 
 
@@ -77,10 +78,19 @@ class LanguageBar(Horizontal):
         text = self._label(tag) if tag is not None else self._detected(detected, confidence)
         self.query_one("#source-language", Static).update(text)
 
-    def show_target(self, tag: str, *, is_second: bool = False) -> None:
-        """Show the target language; `is_second` when it stands in because the text is in the first one already."""
-        note = f" · {self._wording('languages.second')}" if is_second else ""
-        self.query_one("#target-language", Static).update(self._label(tag) + Content.styled(note, "$foreground-muted"))
+    def show_target(self, tag: str, *, is_second: bool = False, guidance: str = "") -> None:
+        """Show the target language and what shapes the translation.
+
+        Args:
+            tag: The language.
+            is_second: It stands in because the text is in the first one already.
+            guidance: What the model is told, in a few words.
+        """
+        second = f" · {self._wording('languages.second')}" if is_second else ""
+        told = f" · {sanitize(guidance)}" if guidance else ""
+        self.query_one("#target-language", Static).update(
+            self._label(tag) + Content.styled(second, "$foreground-muted") + Content.styled(told, "$text-accent")
+        )
 
     def _detected(self, tag: str | None, confidence: float | None) -> Content:
         if tag is None or tag not in self._languages:

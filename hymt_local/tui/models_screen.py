@@ -24,6 +24,7 @@ from hymt_local.tui.downloads import Download, Downloads, download_label, size_t
 from hymt_local.tui.environment import Environment
 from hymt_local.tui.keymap import MODELS_COMMANDS, bindings
 from hymt_local.tui.list_screen import ListRow, ListScreen, cell, fact_lines
+from hymt_local.tui.machine_facts import planned_device
 from hymt_local.tui.status import Notice, bar_text
 from hymt_local.tui.views import View
 from hymt_local.tui.wording import Wording
@@ -44,10 +45,7 @@ class Judged:
 
     def devices(self) -> dict[str, str]:
         """Return where the layers of each model go."""
-        return {
-            ref: f"GPU {plan.gpu_layers}/{plan.n_layers}" if plan.gpu_layers else "CPU"
-            for ref, plan in self.plans.items()
-        }
+        return {ref: planned_device(plan) for ref, plan in self.plans.items()}
 
 
 @dataclass(frozen=True, slots=True)

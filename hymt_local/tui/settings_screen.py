@@ -28,6 +28,7 @@ from hymt_local.config import (
 from hymt_local.errors import HymtError
 from hymt_local.sanitize import sanitize
 from hymt_local.tui.environment import Environment
+from hymt_local.tui.guiding import GUIDANCE_SETTINGS
 from hymt_local.tui.keymap import SETTINGS_COMMANDS, bindings, every_command
 from hymt_local.tui.line_input import LineInput
 from hymt_local.tui.list_screen import ListRow, ListScreen, cell, fact_lines
@@ -69,6 +70,9 @@ class SettingsScreen(ListScreen):
     class Changed(Message):
         """A setting was written and read back."""
 
+    class GuidanceWanted(Message):
+        """A setting was chosen that tells the model something: they are asked for together."""
+
     def __init__(self, environment: Environment, *, themes: Sequence[str]) -> None:
         super().__init__(environment)
         self._themes = themes
@@ -83,7 +87,12 @@ class SettingsScreen(ListScreen):
 
     def on_screen_resume(self) -> None:
         """Show what was changed elsewhere, such as the theme."""
+        self.refresh_settings()
+
+    def refresh_settings(self) -> None:
+        """Show the settings as they are now."""
         self._show_settings()
+        self.row_shown(self.key)
 
     def search_changed(self, query: str) -> None:
         """Show the settings that are called so or mean so."""
@@ -93,7 +102,9 @@ class SettingsScreen(ListScreen):
 
     def row_chosen(self, key: str) -> None:
         """Turn a switch over; ask for any other value."""
-        if isinstance(self._value(key), dict | tuple):  # the command line writes them
+        if key in GUIDANCE_SETTINGS:
+            self.post_message(self.GuidanceWanted())
+        elif isinstance(self._value(key), dict | tuple):  # the command line writes them
             self.show_notice(Notice(self.wording("settings.elsewhere"), is_warning=True))
         elif isinstance(self._value(key), bool):
             self._write(key, "false" if self._value(key) else "true")

@@ -13,13 +13,13 @@ from hymt_local.events import Origin
 from hymt_local.language import get_language
 from hymt_local.sanitize import sanitize
 from hymt_local.tui.language_bar import language_name
+from hymt_local.tui.machine_facts import device_label, size_text
 from hymt_local.tui.run_state import Phase, RunState
 from hymt_local.tui.wording import Wording
 
 _MUTED = "$foreground-muted"
 _BAR_CELLS = 24
 _SEPARATOR = " · "
-_MIB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +39,9 @@ class ModelFacts:
     kind: str
     """`demo` shows the banner."""
     device: str = ""
-    """Where its layers go on this machine: `CPU`, `GPU 20/33`; empty before the machine was looked at."""
+    """Where its layers go on this machine by plan; empty before the machine was looked at."""
     rss_bytes: int = 0
-    """Main memory of this program; 0 before it was looked at."""
+    """Main memory of this program, resident server and all; 0 before it was looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +93,8 @@ def _details(state: RunState, model: ModelFacts, wording: Wording) -> str:
         wording("status.reuse", share=f"{usage.reused_tokens / usage.prompt_tokens:.0%}")
         if usage.reused_tokens
         else "",
-        model.device,
-        f"{model.rss_bytes / _MIB:.0f} MiB" if model.rss_bytes else "",
+        device_label(state.loaded, model.device),
+        wording("status.memory", size=size_text(model.rss_bytes)) if model.rss_bytes else "",
     ]
     return _SEPARATOR.join(part for part in parts if part)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
@@ -20,12 +21,14 @@ from textual.worker import Worker
 from hymt_local.errors import HymtError
 from hymt_local.events import (
     Origin,
+    Pivot,
     Priority,
     SamplingParams,
     Started,
     TranslationRequest,
 )
 from hymt_local.sanitize import sanitize
+from hymt_local.segment import NO_GUIDANCE, Guidance
 from hymt_local.tui.alternatives import AlternativesScreen, BackTranslationScreen
 from hymt_local.tui.choices import ModelChoice
 from hymt_local.tui.clipboard import CopyReport, copy_text
@@ -34,11 +37,12 @@ from hymt_local.tui.dialogs import PathDialog
 from hymt_local.tui.direction import Direction
 from hymt_local.tui.downloads import Download, download_label
 from hymt_local.tui.environment import Environment
+from hymt_local.tui.guiding import guidance_label, guidance_of, taken_by
 from hymt_local.tui.keeper import HistoryKeeper
 from hymt_local.tui.keymap import TRANSLATE_COMMANDS, bindings
 from hymt_local.tui.language_bar import LanguageBar, Pressable, Side
 from hymt_local.tui.live import LivePause, is_live_text
-from hymt_local.tui.machine_facts import rss_bytes
+from hymt_local.tui.machine_facts import find_device, rss_bytes
 from hymt_local.tui.panes import SourceArea, TargetArea
 from hymt_local.tui.picker import LanguagePicked, LanguagePicker, ModelPicker
 from hymt_local.tui.recorder import Recorder
@@ -79,6 +83,9 @@ class TranslateScreen(ViewScreen):
             super().__init__()
             self.path = path
 
+    class GuidanceWanted(Message):
+        """The user wants to tell the model something beside the text."""
+
     def __init__(
         self, environment: Environment, *, keeper: HistoryKeeper, model: ModelChoice, direction: Direction
     ) -> None:
@@ -96,6 +103,7 @@ class TranslateScreen(ViewScreen):
         self._passages: tuple[Passage, ...] = ()
         self._rss_bytes = 0
         self._devices: Mapping[str, str] = {}
+        self._told = NO_GUIDANCE
         self._banner = Content()
         """What is to be known besides the runs: an offer or a download."""
         self._is_target_current = False
@@ -272,6 +280,10 @@ class TranslateScreen(ViewScreen):
         picker = ModelPicker(self.environment.models, wording=self.wording, current=self._model)
         self.app.push_screen(picker, self._model_picked)
 
+    def action_guide(self) -> None:
+        """Ask for style, context and terms."""
+        self.post_message(self.GuidanceWanted())
+
     def action_next_segment(self) -> None:
         """Select the next segment on both sides, and say where its target came from and what the checks found."""
         if not self._passages:
@@ -389,6 +401,7 @@ class TranslateScreen(ViewScreen):
         if model == self._model:
             return
         self._model = model
+        self._show_languages()  # with what this model can be told
         self._changed_by_choice()
 
     def _model_picked(self, picked: ModelChoice | None) -> None:
@@ -403,6 +416,8 @@ class TranslateScreen(ViewScreen):
         self._direction.second_target = settings.second_target
         self._source.placeholder = self._source_hint()
         self._show_languages()
+        if self._guidance() != self._told:
+            self._changed_by_choice()
         self._show_status()
 
     def _changed_by_choice(self) -> None:
@@ -439,9 +454,15 @@ class TranslateScreen(ViewScreen):
 
     # The run
 
+    def _guidance(self) -> Guidance:
+        """Return what the model in use is told: what the user says, as far as it was trained to take that."""
+        said = guidance_of(self.environment.settings)
+        return taken_by(self.environment.spec_of(self._model.ref), said) if said.kinds else said
+
     def _request(self, *, is_fresh: bool = False) -> TranslationRequest:
         settings = self.environment.settings
         sampling = SamplingParams(temperature=settings.temperature, seed=settings.seed)
+        self._told = self._guidance()
         return TranslationRequest(
             text=self._source.text,
             target_lang=self._direction.effective_target,
@@ -451,6 +472,8 @@ class TranslateScreen(ViewScreen):
             sampling=sampling if settings.temperature else None,
             use_cache=settings.cache and not is_fresh,
             draft=self._draft or None,
+            pivot=Pivot.AUTO if self._told.terms and settings.pivot == "zh" else Pivot(settings.pivot),
+            guidance=self._told,
         )
 
     def _request_of_shown(self) -> TranslationRequest | None:
@@ -465,6 +488,7 @@ class TranslateScreen(ViewScreen):
             model=self._model.ref,
             priority=Priority.INTERACTIVE,
             use_cache=False,
+            guidance=self._guidance(),
         )
 
     def _start_run(self, *, is_fresh: bool = False, is_second_try: bool = False) -> None:
@@ -550,7 +574,12 @@ class TranslateScreen(ViewScreen):
 
     @work(exclusive=True, group="memory", exit_on_error=False)
     async def _look_at_memory(self) -> None:
-        self._rss_bytes = await asyncio.to_thread(rss_bytes)
+        """Look at what the model takes now that it is loaded, once a run."""
+        application, ref, loaded = self.environment.application, self._model.ref, self._state.loaded
+        self._rss_bytes = await asyncio.to_thread(rss_bytes, application)
+        if loaded is not None and loaded.n_gpu_layers and ref not in self._devices:
+            with suppress(HymtError):  # how much is on the GPU is known without it
+                self._devices = {**self._devices, ref: await asyncio.to_thread(find_device, application, ref)}
         self.query_one(StatusArea).show_details(self._status().details)  # a message beside them stays
 
     def _alternative_taken(self, text: str | None) -> None:
@@ -634,7 +663,8 @@ class TranslateScreen(ViewScreen):
     def _show_languages(self) -> None:
         direction, bar = self._direction, self.query_one(LanguageBar)
         bar.show_source(direction.source_lang, detected=direction.detected, confidence=direction.confidence)
-        bar.show_target(direction.effective_target, is_second=direction.is_flipped)
+        told = guidance_label(self._guidance(), self.wording)
+        bar.show_target(direction.effective_target, is_second=direction.is_flipped, guidance=told)
         layout = self.environment.settings.layout
         self.set_class(layout == "stack" or (layout == "auto" and self._must_stack()), "-stack")
         self.set_class(layout == "side", "-side")

@@ -17,12 +17,12 @@ from hymt_local.prompts import (
     Prompt,
     Style,
     Task,
-    Term,
     Terminology,
     Translate,
     build_prompt,
     template_signature,
 )
+from hymt_local.segment import Term
 
 MARK = "\ue000"
 OTHER_MARK = "\ue001"

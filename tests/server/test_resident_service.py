@@ -41,7 +41,18 @@ from hymt_local.events import (
 )
 from hymt_local.jobs import LocalService
 from hymt_local.process_lock import ProcessLock
-from hymt_local.segment import Finding, ProtectedSpan, Segment, Severity, Span, TokenGroup, TokenKind, UnitText
+from hymt_local.segment import (
+    Finding,
+    Guidance,
+    ProtectedSpan,
+    Segment,
+    Severity,
+    Span,
+    Term,
+    TokenGroup,
+    TokenKind,
+    UnitText,
+)
 from hymt_local.server.bodies import TranslateBody
 from hymt_local.server.limits import ServerLimits
 from hymt_local.server_call import ask
@@ -293,6 +304,7 @@ def test_every_field_of_a_request_crosses_to_the_server() -> None:
         draft="Bonjour\n",
         pivot=Pivot.ZH,
         isolate=True,
+        guidance=Guidance((Term("cat", "chat"),), "A film.", "formal"),
         units=(
             UnitText("a {x}", (ProtectedSpan(Span(2, 5), TokenKind.OPEN, 3),), frozenset({TokenGroup.NONE}), ("b",)),
         ),

@@ -49,7 +49,7 @@ def copy_file(paths: Paths) -> Path:
 def same_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let what is shown of this machine be the same everywhere: 8 GB, no GPU, a program of 50 MiB."""
     monkeypatch.setattr(Application, "probe_machine", lambda self: machine(8))
-    monkeypatch.setattr(translate_screen, "rss_bytes", lambda: 50 << 20)
+    monkeypatch.setattr(translate_screen, "rss_bytes", lambda application: 50 << 20)
 
 
 @pytest.fixture

@@ -60,6 +60,7 @@ def test_no_text_is_left_over() -> None:
         "history.scope_",
         "history.empty_",
         "documents.phase_",
+        "guidance.",
     )
     left = [key for key in load_wording("en").names if key not in mentioned and not key.startswith(computed)]
     assert left == []

@@ -21,13 +21,12 @@ from hymt_local.prompts import (
     Structured,
     Style,
     Task,
-    Term,
     Terminology,
     Translate,
     build_prompt,
     has_task,
 )
-from hymt_local.segment import Finding, Severity
+from hymt_local.segment import Finding, Severity, Term
 from tests.bench.bench_checks import measure, read_corpus
 
 

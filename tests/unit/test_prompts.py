@@ -29,12 +29,12 @@ from hymt_local.prompts import (
     Structured,
     Style,
     Task,
-    Term,
     Terminology,
     Translate,
     build_prompt,
     template_signature,
 )
+from hymt_local.segment import Term
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "prompts"
 MODELS = {"mt1": "Hunyuan-MT-7B", "chimera": "Hunyuan-MT-Chimera-7B", "mt15": "HY-MT1.5-7B", "mt2": "Hy-MT2-1.8B"}
