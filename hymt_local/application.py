@@ -6,22 +6,23 @@ import functools
 import logging
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hymt_local.catalog import Catalog, ModelSpec, load_catalog
 from hymt_local.config import Layer, ResolvedSettings, Settings, load_settings
 from hymt_local.errors import ModelTooLargeError
-from hymt_local.installed import InstalledModel, ModelStore
 from hymt_local.paths import Paths
 
 if TYPE_CHECKING:
+    from hymt_local.catalog import Catalog, ModelSpec
     from hymt_local.engine.base import Backend, BackendOpener
     from hymt_local.engine.fit import FitPlan, FitWish, GpuFacts, MachineFacts
     from hymt_local.engine.host import Orders
     from hymt_local.engine.options import LlamaOptions
     from hymt_local.events import Origin, TranslationRequest
+    from hymt_local.installed import InstalledModel, ModelStore
     from hymt_local.jobs import LocalService
     from hymt_local.translation_job import Service
     from hymt_local.translator import OpenModel
@@ -32,14 +33,39 @@ _ENGINE_SETTINGS = ("threads", "context_length", "gpu_layers", "memory_check")
 _OWN_LAYERS = frozenset({Layer.FLAG, Layer.ENVIRONMENT})
 
 
-@dataclass(frozen=True, slots=True)
 class Application:
-    """Everything a front end is built from. Opening one reads small files only: no model, no database."""
+    """Everything a front end is built from. Opening one reads the settings only, and the catalog when it is asked for.
 
-    paths: Paths
-    resolved: ResolvedSettings
-    catalog: Catalog
-    store: ModelStore
+    Args:
+        paths: Where everything lies.
+        resolved: The settings in force, and where they came from.
+    """
+
+    def __init__(self, paths: Paths, resolved: ResolvedSettings) -> None:
+        self.paths = paths
+        self.resolved = resolved
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """All known models. Whoever leaves a text to the server does not need them.
+
+        Raises:
+            ConfigError: an entry of the user's catalog is wrong.
+        """
+        from hymt_local.catalog import load_catalog
+
+        return load_catalog(self.paths.catalog_file)
+
+    @cached_property
+    def store(self) -> ModelStore:
+        """The installed models.
+
+        Raises:
+            ConfigError: see `catalog`.
+        """
+        from hymt_local.installed import ModelStore
+
+        return ModelStore(self.paths, self.catalog)
 
     @property
     def settings(self) -> Settings:
@@ -243,21 +269,16 @@ class Application:
 
 
 def open_application(environ: Mapping[str, str], *, flags: Mapping[str, Any] | None = None) -> Application:
-    """Read paths, settings and catalog, and set the detail of this program's log.
+    """Read paths and settings, and set the detail of this program's log.
 
     Raises:
-        ConfigError: a setting or a catalog entry is wrong.
+        ConfigError: a setting is wrong.
         StoreError: a file exists but cannot be read.
     """
     paths = Paths.from_environment(environ)
     resolved = load_settings(paths.config_file, environ, flags=flags)
     logging.getLogger("hymt_local").setLevel(resolved.settings.log_level.upper())
-    catalog = load_catalog(_existing(paths.catalog_file))
-    return Application(paths, resolved, catalog, ModelStore(paths, catalog))
-
-
-def _existing(path: Path) -> Path | None:
-    return path if path.exists() else None
+    return Application(paths, resolved)
 
 
 def _checked_metadata(model: InstalledModel) -> Mapping[str, object]:

@@ -5,9 +5,7 @@ One pure function resolves them, refuses what it does not know, and says where e
 
 from __future__ import annotations
 
-import difflib
 import os
-import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -233,6 +231,8 @@ def write_atomically(path: Path, text: str) -> None:
     Raises:
         StoreError: the folder or file cannot be written; what was there stays.
     """
+    import tempfile  # with random and shutil: who only reads settings does without
+
     try:
         target = Path(os.path.realpath(path))
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -325,6 +325,8 @@ def _is_encodable(text: str) -> bool:
 def _check_name(name: str, place: str) -> None:
     if name in setting_names():
         return
+    import difflib
+
     close = difflib.get_close_matches(name, setting_names(), n=1)
     hint = f"did you mean `{close[0]}`?" if close else "`hymt config show` lists every setting"
     raise ConfigError(f"unknown setting `{name[:_SHOWN_CHARACTERS]}` ({place})", hint=hint)

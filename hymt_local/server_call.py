@@ -99,7 +99,7 @@ class Call:
         self.close()
 
     def _connect(self) -> socket.socket:
-        connection = socket.create_connection((self._server.host, self._server.port), timeout=CONNECT_S)
+        connection = _connected(self._server.host, self._server.port)
         if self._server.certificate is not None:
             connection = _secured(connection, self._server)
         connection.settimeout(SILENCE_S)
@@ -177,6 +177,22 @@ def _chunked_lines(stream: BinaryIO) -> Iterator[bytes]:
         yield from lines
     if rest:
         yield rest
+
+
+def _connected(host: str, port: int) -> socket.socket:
+    """Connect to an address. Not by `create_connection`: it looks names up, and loads the codec of host names for it.
+
+    Raises:
+        OSError: nothing listens there.
+    """
+    connection = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        connection.settimeout(CONNECT_S)
+        connection.connect((host, port))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _secured(connection: socket.socket, server: ServerFile) -> socket.socket:

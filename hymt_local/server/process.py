@@ -73,6 +73,7 @@ def run_server(
         StoreError: the state folder cannot be written.
     """
     check_reach(options)
+    _logger.debug("%d models are known", len(app.catalog.models))  # a wrong catalog is told now, not to every client
     with _only_server(app), _passed_socket(environ) or _bind(app, options) as listener:
         token = secrets.token_urlsafe(TOKEN_BYTES)
         server_file = _describe(listener, options, token=token)
