@@ -48,7 +48,7 @@ from hymt_local.protect import (
     restore,
 )
 from hymt_local.segment import Finding, Segment, Severity
-from hymt_local.segmenter import Level, join_segments, outer_split, parts_at
+from hymt_local.segmenter import GraphemeStream, Level, join_segments, outer_split, parts_at
 from hymt_local.source_parts import is_token, mask_families, packed_to, piece_of, split_parts, uncut
 from hymt_local.source_text import SourceText
 
@@ -204,6 +204,7 @@ class SegmentGenerator:
         self._identify = identify
         self._budget = spec.max_segment_tokens
         self._fixed: dict[_Form, _Fixed] = {}
+        self._shown: dict[int, GraphemeStream] = {}
         self._stop_ids = frozenset(info.control_tokens[t] for t in spec.stop_tokens if t in info.control_tokens)
 
     async def open(self) -> None:
@@ -231,6 +232,12 @@ class SegmentGenerator:
         Raises:
             HymtError: the engine failed; what the answer lacks is in `Answer.error` instead.
         """
+        answer = await self._answer(prepared, index, draft=draft)
+        if index in self._shown:
+            self._emit_delta(index, self._shown.pop(index).finish())
+        return answer
+
+    async def _answer(self, prepared: Prepared, index: int, *, draft: str) -> Answer:
         if prepared.masked is None:
             return await self._answer_split(prepared.source, index, is_only=True)
         if prepared.n_source_tokens <= self._budget:
@@ -541,6 +548,10 @@ class SegmentGenerator:
             self._emit(PromptProgress(index, event.done, event.total))
 
     def _emit_text(self, index: int, text: str) -> None:
+        if text and self._emit is not None:
+            self._emit_delta(index, self._shown.setdefault(index, GraphemeStream()).feed(text))
+
+    def _emit_delta(self, index: int, text: str) -> None:
         if text and self._emit is not None:
             self._emit(TextDelta(index, text))
 
