@@ -22,7 +22,7 @@ from hymt_local.jobs import LocalService
 from hymt_local.server.clients import Client, Clients
 from hymt_local.server.documents import Documents
 from hymt_local.server.flights import RETRY_GRACE_S, Flight, Flights
-from hymt_local.server.limits import ServerLimits
+from hymt_local.server.limits import ServerLimits, TimeBudget
 from hymt_local.server.metrics import Metrics
 from hymt_local.server.residency import Residency
 from hymt_local.server.waiting_line import WaitingLine
@@ -135,7 +135,8 @@ class ServerContext:
                 return flight
 
         with self.line.place(client):
-            return await while_connected(http.receive, _gather([one(request) for request in requests]))
+            async with TimeBudget.of(client.limits).kept():
+                return await while_connected(http.receive, _gather([one(request) for request in requests]))
 
     def check_size(self, http: Request, requests: Sequence[TranslationRequest]) -> None:
         """Count the texts against the limits of server and client.

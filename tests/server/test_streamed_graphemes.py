@@ -15,7 +15,19 @@ from tests.server.serving import Served, serving
 from tests.server.streams import streaming
 from tests.services import scripted_service
 
-GRAPHEMES = ["👩\u200d👩\u200d👧", "🇫🇷", "e\u0301", "क्षि", "\u1100\u1161\u11a8", "👍🏽", "น้ำ", "x\ufe0f", "a", "是", "שָׁ"]
+GRAPHEMES = [
+    "👩\u200d👩\u200d👧",
+    "🇫🇷",
+    "e\u0301",
+    "क्षि",
+    "\u1100\u1161\u11a8",
+    "👍🏽",
+    "น้ำ",
+    "x\ufe0f",
+    "a",
+    "是",
+    "שָׁ",
+]
 TEXTS = st.lists(st.sampled_from([*GRAPHEMES, "a b", "是。"]), min_size=1, max_size=12).map(
     lambda graphemes: "word " + "".join(graphemes)  # emoji alone are not translated
 )
