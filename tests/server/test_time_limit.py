@@ -1,4 +1,4 @@
-"""The time that a request of a client with a key may take: every dialect says when it is over, and the engine is freed."""
+"""The time that a request of a client with a key may take: each dialect says when it is over, and cancels it."""
 
 from __future__ import annotations
 
