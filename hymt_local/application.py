@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from hymt_local.paths import Paths
 
 if TYPE_CHECKING:
     from hymt_local.catalog import Catalog, ModelSpec
-    from hymt_local.engine.base import Backend, BackendOpener
+    from hymt_local.engine.base import Backend, BackendOpener, ModelInfo
     from hymt_local.engine.fit import FitPlan, FitWish, GpuFacts, MachineFacts
     from hymt_local.engine.host import Orders
     from hymt_local.engine.options import LlamaOptions
@@ -103,8 +103,31 @@ class Application:
         """Start the job loop of this process; the caller closes it. Models are opened when first asked for."""
         from hymt_local.jobs import LocalService  # asyncio and sqlite3: 50 ms that `--help` does not pay
 
-        cache_path = self.paths.database if self.settings.cache else None
-        return LocalService(self.open_model, cache_path=cache_path)
+        return LocalService(
+            self.open_model,
+            cache_path=self.paths.database if self.settings.cache else None,
+            has_room=self.has_room,
+            idle_unload_s=self.settings.idle_unload_s,
+        )
+
+    def has_room(self, ref: str, loaded: Sequence[ModelInfo]) -> bool:
+        """Tell whether a model can be loaded beside others.
+
+        Their weights count as taken, although the system would drop them from memory for the new ones'. Beside a model
+        on a GPU there is none: what is free there the new one should have.
+        """
+        from hymt_local.engine.machine import probe_machine
+        from hymt_local.engine.options import TINY_MODEL_BYTES
+
+        model = self.resolve_model(ref)
+        if model.path is None or model.path.stat().st_size < TINY_MODEL_BYTES:
+            return True
+        if any(info.n_gpu_layers for info in loaded):
+            return False
+        machine = probe_machine(self.paths.models_dir, with_gpus=False)
+        kept_bytes = sum(info.size_bytes for info in loaded)
+        rest = replace(machine, available_bytes=machine.available_bytes - kept_bytes)
+        return self.plan_installed(model, rest).verdict == "good"
 
     def resolve_model(self, ref: str | None) -> InstalledModel:
         """Return the installed model of a reference, of the setting, or the default, in this order."""

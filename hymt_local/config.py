@@ -83,7 +83,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         ),
     ] = "auto"
     idle_unload_s: Annotated[
-        int, msgspec.Meta(ge=-1, le=604_800, description="server: seconds an unused model stays loaded; -1: for ever")
+        int, msgspec.Meta(ge=-1, le=604_800, description="seconds an unused model stays loaded; -1: for ever")
     ] = 600
     server_port: Annotated[
         int, msgspec.Meta(ge=1024, le=65_500, description="server: first port to try on 127.0.0.1")

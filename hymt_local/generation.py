@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, groupby
-from os.path import commonpath
 from typing import TypeVar
 
 from hymt_local.catalog import ModelSpec
@@ -277,7 +277,7 @@ class SegmentGenerator:
                 return _Fixed(0, ())
             template = (await self._tokenize([self._prompt("", form)]))[0]
             probes = await self._tokenize([self._prompt(text, form) for text in _PROBES]) if template else [()]
-            self._fixed[form] = _Fixed(len(template), tuple(commonpath(probes)))
+            self._fixed[form] = _Fixed(len(template), tuple(os.path.commonprefix(probes)))
         return self._fixed[form]
 
     def _prompt(self, text: str, form: _Form, *, context: str = "") -> Prompt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -172,6 +173,8 @@ def build_context(
     limits = limits or ServerLimits()
     metrics = Metrics()
     residency = Residency(service.unload, keep_alive_s=app.settings.idle_unload_s)
+    loop = asyncio.get_running_loop()
+    service.when_freed = lambda names: _on_loop(loop, residency.forget, names)
     watch = FlightWatch(metrics, residency)
     flights = Flights(service, observer=watch.see)
     documents = Documents(app, service, residency)
@@ -190,6 +193,11 @@ def build_context(
         detector=service.detector,
         stop=stop,
     )
+
+
+def _on_loop(loop: asyncio.AbstractEventLoop, work: Callable[..., object], *arguments: object) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+        loop.call_soon_threadsafe(work, *arguments)
 
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
