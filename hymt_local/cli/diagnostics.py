@@ -90,7 +90,8 @@ class ProgressLine:
 class LogFile(logging.Handler):
     """Appends to the private log file of the environment, opened when the first record comes.
 
-    A large file makes way for a new one, whichever of several processes finds it so. A record that cannot be written is dropped: a read-only state folder must not disturb a translation.
+    A large file makes way for a new one, whichever of several processes finds it so. A record that cannot be written is
+    dropped: a read-only state folder must not disturb a translation.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
