@@ -5,23 +5,24 @@ from __future__ import annotations
 import functools
 import logging
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from hymt_local.catalog import Catalog, ModelSpec, load_catalog
 from hymt_local.config import Layer, ResolvedSettings, Settings, load_settings
 from hymt_local.errors import ModelTooLargeError
-from hymt_local.installed import InstalledModel, ModelStore
 from hymt_local.paths import Paths
 
 if TYPE_CHECKING:
-    from hymt_local.engine.base import Backend, BackendOpener
+    from hymt_local.catalog import Catalog, ModelSpec
+    from hymt_local.engine.base import Backend, BackendOpener, ModelInfo
     from hymt_local.engine.fit import FitPlan, FitWish, GpuFacts, MachineFacts
     from hymt_local.engine.host import Orders
     from hymt_local.engine.options import LlamaOptions
     from hymt_local.events import Origin, TranslationRequest
+    from hymt_local.installed import InstalledModel, ModelStore
     from hymt_local.jobs import LocalService
     from hymt_local.translation_job import Service
     from hymt_local.translator import OpenModel
@@ -32,14 +33,39 @@ _ENGINE_SETTINGS = ("threads", "context_length", "gpu_layers", "memory_check")
 _OWN_LAYERS = frozenset({Layer.FLAG, Layer.ENVIRONMENT})
 
 
-@dataclass(frozen=True, slots=True)
 class Application:
-    """Everything a front end is built from. Opening one reads small files only: no model, no database."""
+    """Everything a front end is built from. Opening one reads the settings only, and the catalog when it is asked for.
 
-    paths: Paths
-    resolved: ResolvedSettings
-    catalog: Catalog
-    store: ModelStore
+    Args:
+        paths: Where everything lies.
+        resolved: The settings in force, and where they came from.
+    """
+
+    def __init__(self, paths: Paths, resolved: ResolvedSettings) -> None:
+        self.paths = paths
+        self.resolved = resolved
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """All known models. Whoever leaves a text to the server does not need them.
+
+        Raises:
+            ConfigError: an entry of the user's catalog is wrong.
+        """
+        from hymt_local.catalog import load_catalog
+
+        return load_catalog(self.paths.catalog_file)
+
+    @cached_property
+    def store(self) -> ModelStore:
+        """The installed models.
+
+        Raises:
+            ConfigError: see `catalog`.
+        """
+        from hymt_local.installed import ModelStore
+
+        return ModelStore(self.paths, self.catalog)
 
     @property
     def settings(self) -> Settings:
@@ -77,8 +103,31 @@ class Application:
         """Start the job loop of this process; the caller closes it. Models are opened when first asked for."""
         from hymt_local.jobs import LocalService  # asyncio and sqlite3: 50 ms that `--help` does not pay
 
-        cache_path = self.paths.database if self.settings.cache else None
-        return LocalService(self.open_model, cache_path=cache_path)
+        return LocalService(
+            self.open_model,
+            cache_path=self.paths.database if self.settings.cache else None,
+            has_room=self.has_room,
+            idle_unload_s=self.settings.idle_unload_s,
+        )
+
+    def has_room(self, ref: str, loaded: Sequence[ModelInfo]) -> bool:
+        """Tell whether a model can be loaded beside others.
+
+        Their weights count as taken, although the system would drop them from memory for the new ones'. Beside a model
+        on a GPU there is none: what is free there the new one should have.
+        """
+        from hymt_local.engine.machine import probe_machine
+        from hymt_local.engine.options import TINY_MODEL_BYTES
+
+        model = self.resolve_model(ref)
+        if model.path is None or model.path.stat().st_size < TINY_MODEL_BYTES:
+            return True
+        if any(info.n_gpu_layers for info in loaded):
+            return False
+        machine = probe_machine(self.paths.models_dir, with_gpus=False)
+        kept_bytes = sum(info.size_bytes for info in loaded)
+        rest = replace(machine, available_bytes=machine.available_bytes - kept_bytes)
+        return self.plan_installed(model, rest).verdict == "good"
 
     def resolve_model(self, ref: str | None) -> InstalledModel:
         """Return the installed model of a reference, of the setting, or the default, in this order."""
@@ -248,25 +297,20 @@ class Application:
 
 
 def open_application(environ: Mapping[str, str], *, flags: Mapping[str, Any] | None = None) -> Application:
-    """Read paths, settings and catalog, and set the detail of this program's log.
+    """Read paths and settings, and set the detail of this program's log.
 
     Raises:
-        ConfigError: a setting or a catalog entry is wrong.
+        ConfigError: a setting is wrong.
         StoreError: a file exists but cannot be read.
     """
     paths = Paths.from_environment(environ)
     resolved = load_settings(paths.config_file, environ, flags=flags)
     logging.getLogger("hymt_local").setLevel(resolved.settings.log_level.upper())
-    catalog = load_catalog(_existing(paths.catalog_file))
-    return Application(paths, resolved, catalog, ModelStore(paths, catalog))
+    return Application(paths, resolved)
 
 
 def _shares(text: str | None) -> tuple[float, ...]:
     return tuple(map(float, text.split(","))) if text else ()
-
-
-def _existing(path: Path) -> Path | None:
-    return path if path.exists() else None
 
 
 def _checked_metadata(model: InstalledModel) -> Mapping[str, object]:

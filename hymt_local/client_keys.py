@@ -31,6 +31,7 @@ class StoredClient(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     requests_per_minute: int | None = None
     characters_per_minute: int | None = None
     characters_per_request: int | None = None
+    seconds_per_request: float | None = None
     burst: int = 10
 
 

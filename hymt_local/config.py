@@ -5,9 +5,7 @@ One pure function resolves them, refuses what it does not know, and says where e
 
 from __future__ import annotations
 
-import difflib
 import os
-import tempfile
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -97,7 +95,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         ),
     ] = "auto"
     idle_unload_s: Annotated[
-        int, msgspec.Meta(ge=-1, le=604_800, description="server: seconds an unused model stays loaded; -1: for ever")
+        int, msgspec.Meta(ge=-1, le=604_800, description="seconds an unused model stays loaded; -1: for ever")
     ] = 600
     server_port: Annotated[
         int, msgspec.Meta(ge=1024, le=65_500, description="server: first port to try on 127.0.0.1")
@@ -257,6 +255,8 @@ def write_atomically(path: Path, text: str) -> None:
     Raises:
         StoreError: the folder or file cannot be written; what was there stays.
     """
+    import tempfile  # with random and shutil: who only reads settings does without
+
     try:
         target = Path(os.path.realpath(path))
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -350,6 +350,8 @@ def _is_encodable(text: str) -> bool:
 def _check_name(name: str, place: str) -> None:
     if name in setting_names():
         return
+    import difflib
+
     close = difflib.get_close_matches(name, setting_names(), n=1)
     hint = f"did you mean `{close[0]}`?" if close else "`hymt config show` lists every setting"
     raise ConfigError(f"unknown setting `{name[:_SHOWN_CHARACTERS]}` ({place})", hint=hint)

@@ -11,7 +11,8 @@ use. The core raises; only the edges (CLI, TUI, server) render.
     │                              · DecodeError · ContextOverflowError · SegmentRejectedError (1)
     ├── DocumentError           5
     ├── StoreError              6
-    ├── ServerError             7  AccessError · ForbiddenError · MisdirectedError · RequestTooLargeError · BusyError
+    ├── ServerError             7  AccessError · ForbiddenError · MisdirectedError · RequestTooLargeError
+    │                              · TimeLimitError · BusyError
     └── CancelledError        130
 """
 
@@ -256,6 +257,13 @@ class RequestTooLargeError(ServerError):
 
     code = "request_too_large"
     http_status = 413
+
+
+class TimeLimitError(ServerError):
+    """A request took longer than its client may have; what was under way for it was cancelled."""
+
+    code = "time_limit"
+    http_status = 504
 
 
 class BusyError(ServerError):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -59,7 +58,7 @@ from hymt_local.protect import (
     restore,
 )
 from hymt_local.segment import NO_GUIDANCE, Finding, Guidance, Segment, Severity
-from hymt_local.segmenter import Level, join_segments, outer_split, parts_at
+from hymt_local.segmenter import GraphemeStream, Level, join_segments, outer_split, parts_at
 from hymt_local.source_parts import is_token, mask_families, packed_to, piece_of, split_parts, uncut
 from hymt_local.source_text import SourceText
 
@@ -218,6 +217,7 @@ class SegmentGenerator:
         self._identify = identify
         self._budget = spec.max_segment_tokens
         self._fixed: dict[_Form, _Fixed] = {}
+        self._shown: dict[int, GraphemeStream] = {}
         self._stop_ids = frozenset(info.control_tokens[t] for t in spec.stop_tokens if t in info.control_tokens)
 
     async def open(self) -> None:
@@ -245,6 +245,12 @@ class SegmentGenerator:
         Raises:
             HymtError: the engine failed; what the answer lacks is in `Answer.error` instead.
         """
+        answer = await self._answer(prepared, index, draft=draft)
+        if index in self._shown:
+            self._emit_delta(index, self._shown.pop(index).finish())
+        return answer
+
+    async def _answer(self, prepared: Prepared, index: int, *, draft: str) -> Answer:
         if prepared.masked is None:
             return await self._answer_split(prepared.source, index, is_only=True)
         if prepared.n_source_tokens <= self._budget:
@@ -294,7 +300,7 @@ class SegmentGenerator:
                 return _Fixed(0, ())
             template = (await self._tokenize([self._prompt("", form)]))[0]
             probes = await self._tokenize([self._prompt(text, form) for text in _PROBES]) if template else [()]
-            self._fixed[form] = _Fixed(len(template), tuple(os.path.commonprefix(probes)))
+            self._fixed[form] = _Fixed(len(template), _common_beginning(probes))
         return self._fixed[form]
 
     def _prompt(self, text: str, form: _Form, *, context: str = "") -> Prompt:
@@ -574,6 +580,10 @@ class SegmentGenerator:
 
     def _emit_text(self, index: int, text: str) -> None:
         if text and self._emit is not None:
+            self._emit_delta(index, self._shown.setdefault(index, GraphemeStream()).feed(text))
+
+    def _emit_delta(self, index: int, text: str) -> None:
+        if text and self._emit is not None:
             self._emit(TextDelta(index, text))
 
     # Judging
@@ -682,6 +692,14 @@ def _retried(refused: Sequence[Answer]) -> list[Finding]:
         for answer in refused
         if answer.error
     ]
+
+
+def _common_beginning(prompts: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    first, last = min(prompts), max(prompts)
+    n_common = next(
+        (n for n, (a, b) in enumerate(zip(first, last, strict=False)) if a != b), min(len(first), len(last))
+    )
+    return first[:n_common]
 
 
 @dataclass(slots=True)

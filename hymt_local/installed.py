@@ -7,26 +7,24 @@ loads a model.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path, PurePath
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 
 from hymt_local.catalog import Catalog, ModelSpec, parse_model_ref
 from hymt_local.config import write_atomically
-from hymt_local.engine.echo import BEHAVIOUR_VERSION
-from hymt_local.engine.gguf_file import FILE_TYPES, GgufHeader, read_header
-from hymt_local.engine.gguf_support import check_supported
 from hymt_local.errors import HymtError, ModelFileError, ModelNotFoundError, StoreError, UnsupportedModelError
 from hymt_local.paths import Paths
 from hymt_local.regular_file import read_regular
+
+if TYPE_CHECKING:
+    from hymt_local.engine.gguf_file import GgufHeader
 
 HASH_CHUNK_BYTES = 4 * 1024 * 1024
 DEMO_ID = "demo"
@@ -148,8 +146,7 @@ class ModelStore:
             UnsupportedModelError: a GGUF this program cannot run, or one it cannot identify.
             StoreError: the models folder cannot be written; nothing is left in it.
         """
-        header = read_header(path)
-        check_supported(header)
+        header = _checked_header(path)
         status = path.stat()  # before it is read: a file that changes meanwhile shows as changed ever after
         sha256 = file_sha256(path, on_progress=on_progress)
         spec = self._identify(header, sha256=sha256, as_id=as_id)
@@ -168,8 +165,7 @@ class ModelStore:
             ModelError: not a file that this program can run, whatever its hash.
             StoreError: the models folder cannot be written.
         """
-        header = read_header(path)
-        check_supported(header)
+        header = _checked_header(path)
         manifest = _new_manifest(header, _same_architecture(spec, header), status=path.stat(), sha256=sha256)
         is_ours = path.resolve().parent == self._models_dir.resolve()
         return self._described(_register(msgspec.structs.replace(manifest, is_ours=is_ours), self._models_dir))
@@ -295,7 +291,7 @@ class ModelStore:
 
 def demo_file() -> Path:
     """Return where the packaged demo model lies (it may be absent from a source tree)."""
-    return Path(str(resources.files("hymt_local") / "data" / "demo" / "hymt-demo-Q8_0.gguf"))
+    return Path(__file__).with_name("data") / "demo" / "hymt-demo-Q8_0.gguf"
 
 
 def file_sha256(path: Path, *, on_progress: Callable[[int, int], None] | None = None) -> str:
@@ -304,6 +300,8 @@ def file_sha256(path: Path, *, on_progress: Callable[[int, int], None] | None = 
     Raises:
         ModelFileError: the file cannot be read.
     """
+    import hashlib  # with OpenSSL behind it
+
     digest, done = hashlib.sha256(), 0
     try:
         total = path.stat().st_size
@@ -336,6 +334,8 @@ def _orphan(file: Path, error: ModelNotFoundError) -> StoreError:
 
 
 def _test_engine(spec: ModelSpec) -> InstalledModel:
+    from hymt_local.engine.echo import BEHAVIOUR_VERSION  # the whole seam of the engine
+
     fingerprint = f"{spec.id} {BEHAVIOUR_VERSION}"
     return InstalledModel(spec=spec, quantization="none", path=None, fingerprint=fingerprint, published=True)
 
@@ -350,6 +350,15 @@ def _check_unchanged(model: InstalledModel) -> None:
         raise ModelFileError(f"the file of {model.ref} is gone: {model.path} ({error.strerror})", hint=hint) from error
     if model.modified_ns not in {None, status.st_mtime_ns} or model.size_bytes not in {0, status.st_size}:
         raise ModelFileError(f"the file of {model.ref} has changed: {model.path}", hint=hint)
+
+
+def _checked_header(path: Path) -> GgufHeader:
+    from hymt_local.engine.gguf_file import read_header  # the shell's way to the server does without
+    from hymt_local.engine.gguf_support import check_supported
+
+    header = read_header(path)
+    check_supported(header)
+    return header
 
 
 def _has_name(spec: ModelSpec, header: GgufHeader) -> bool:
@@ -369,6 +378,8 @@ def _same_architecture(spec: ModelSpec, header: GgufHeader) -> ModelSpec:
 
 def _quantization(header: GgufHeader, spec: ModelSpec, *, sha256: str) -> str:
     """Return the published name for this very file, else the commonest name in file name or header."""
+    from hymt_local.engine.gguf_file import FILE_TYPES
+
     for file in spec.files:
         if file.sha256 == sha256:
             return file.quantization

@@ -6,12 +6,13 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from hymt_local.detect import LanguageDetector
+from hymt_local.engine.base import ModelInfo
 from hymt_local.errors import CancelledError, HymtError, StoreError
 from hymt_local.events import Cancelled, Failed, TranslationRequest
 from hymt_local.memory.phrase_cache import CachedPhrase, PhraseCache
@@ -23,6 +24,8 @@ __all__ = ["LocalService", "ModelOpener", "Service", "TranslationJob"]
 T = TypeVar("T")
 _logger = logging.getLogger(__name__)
 
+RoomCheck = Callable[[str, Sequence[ModelInfo]], bool]
+"""Tells whether a model can be loaded beside others that are loaded; on a worker thread."""
 ModelOpener = Callable[[str | None], OpenModel]
 """Finds and checks the model of a reference, None for the default, without reading its weights; on a worker thread."""
 
@@ -33,10 +36,23 @@ class LocalService:
     Args:
         open_model: See ModelOpener. Each model is opened once and kept until `unload` or `close`.
         cache_path: The database of the phrase cache; None for no cache. It is opened when first needed.
+        has_room: See RoomCheck; models that no job uses make room. None: there always is.
+        idle_unload_s: How long a model stays in memory that no job uses; None: until `unload` or `close`.
     """
 
-    def __init__(self, open_model: ModelOpener, *, cache_path: Path | None) -> None:
+    def __init__(
+        self,
+        open_model: ModelOpener,
+        *,
+        cache_path: Path | None,
+        has_room: RoomCheck | None = None,
+        idle_unload_s: float | None = None,
+    ) -> None:
         self._open_model = open_model
+        self._has_room = has_room
+        self._idle_unload_s = idle_unload_s
+        self.when_freed: Callable[[tuple[str, ...]], None] = lambda names: None
+        """Told the names of models that were freed, on the thread of the jobs."""
         self._cache = None if cache_path is None else ForgivingCache(cache_path)
         self.detector = LanguageDetector()
         self._changed = threading.Lock()
@@ -47,7 +63,9 @@ class LocalService:
         self._opening: dict[str | None, asyncio.Future[Translator]] = {}
         self._translators: list[Translator] = []
         self._used: dict[TranslationJob, Translator] = {}
+        self._used_at: dict[Translator, float] = {}
         self._freeing = asyncio.Lock()
+        self._background: set[asyncio.Task[None]] = set()
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -175,8 +193,41 @@ class LocalService:
             internal = HymtError(f"internal error: {error!r}", hint="please report it with the log file")
             job.put(Failed(internal.report()))
         finally:
-            self._used.pop(job, None)
             job.put(Cancelled())  # ignored unless the task itself was cancelled
+            self._leave(self._used.pop(job, None))
+
+    def _leave(self, translator: Translator | None) -> None:
+        """Begin to count the time in which nobody uses a model."""
+        if translator is None or self._idle_unload_s is None or self._idle_unload_s < 0:
+            return
+        loop = asyncio.get_running_loop()
+        left_at = self._used_at[translator] = loop.time()
+
+        def expire() -> None:
+            if self._used_at.get(translator) == left_at and translator not in self._used.values():
+                self._keep(asyncio.ensure_future(self._free([translator])))
+
+        loop.call_later(self._idle_unload_s, expire)
+
+    def _keep(self, task: asyncio.Task[None]) -> None:
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
+
+    async def _make_room(self, model: OpenModel) -> None:
+        """Free models that no job uses when memory does not hold them and another one that is about to be loaded."""
+        if self._has_room is None:
+            return
+        idle = {
+            translator: translator.model.engine.info
+            for translator in self._translators
+            if translator.model is not model and translator not in self._used.values()
+        }
+        loaded = {translator: info for translator, info in idle.items() if info is not None}
+        if not loaded:
+            return
+        if not await asyncio.to_thread(self._has_room, model.name, list(loaded.values())):
+            _logger.info("made room for %s", model.name)
+            await self._free([each for each in loaded if each not in self._used.values()])
 
     async def _translator(self, ref: str | None) -> Translator:
         """Open a model once, however many jobs wait for it; a failure is forgotten: the next job tries again."""
@@ -192,7 +243,8 @@ class LocalService:
 
     async def _load(self, model: str | None) -> str:
         translator = await self._translator(model)
-        await translator.model.engine.load()
+        await translator.load()
+        self._leave(translator)
         return translator.model.name
 
     async def _unload(self, model: str | None) -> tuple[str, ...]:
@@ -202,6 +254,10 @@ class LocalService:
             for translator in self._translators
             if translator not in in_use and model in {None, translator.model.name}
         ]
+        await self._free(freed)
+        return tuple(translator.model.name for translator in freed)
+
+    async def _free(self, freed: Sequence[Translator]) -> None:
         self._translators = [translator for translator in self._translators if translator not in freed]
         self._opening = {
             ref: opening
@@ -210,8 +266,9 @@ class LocalService:
         }
         async with self._freeing:  # until the memory is free, no other model is opened
             for translator in freed:
+                self._used_at.pop(translator, None)
                 await translator.model.engine.close()
-        return tuple(translator.model.name for translator in freed)
+        self.when_freed(tuple(translator.model.name for translator in freed))
 
     def _keep_if_opened(self, ref: str | None, opening: asyncio.Future[Translator]) -> None:
         if opening.cancelled() or opening.exception() is not None:
@@ -226,7 +283,9 @@ class LocalService:
                 if translator.model.engine is not model.engine:
                     await model.engine.close()  # never loaded: two references name one model
                 return translator
-        translator = Translator(model, cache=self._cache, detector=self.detector)
+        translator = Translator(
+            model, cache=self._cache, detector=self.detector, before_load=lambda: self._make_room(model)
+        )
         self._translators.append(translator)
         return translator
 

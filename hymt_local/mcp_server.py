@@ -1,4 +1,6 @@
-"""Tools for agents, by the Model Context Protocol: translate, detect, check, languages. Only this module imports `mcp`.
+"""Tools for agents, by the Model Context Protocol: translate, detect, check, terms, languages.
+
+Only this module imports `mcp`.
 
 A tool that fails on purpose says what happened and what to do next; the agent reads both.
 """
@@ -6,7 +8,7 @@ A tool that fails on purpose says what happened and what to do next; the agent r
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -16,7 +18,7 @@ from mcp_types import ToolAnnotations
 from pydantic import BaseModel, Field
 
 from hymt_local import __version__
-from hymt_local.checks import Pair, check_pair
+from hymt_local.checks import Pair, check_pair, check_terms, find_terms
 from hymt_local.detect import Detection, LanguageDetector
 from hymt_local.errors import EmptyInputError, ErrorReport, HymtError, UsageError
 from hymt_local.events import Cancelled, Failed, Finished, ModelLoading, SegmentDone, Started, TranslationRequest
@@ -30,10 +32,17 @@ INSTRUCTIONS = (
 )
 MAX_CHARACTERS = 100_000
 """Of one text: hours of work for a large model on a small machine; more is a mistake of the agent."""
+MAX_TERMS = 10_000
+"""Each is looked for in the text."""
 
 Text = Annotated[str, Field(description="The text; its line structure and outer whitespace are kept.")]
 TargetLang = Annotated[str, Field(description="The language to translate into: a tag such as `fr` or a name.")]
 SourceLang = Annotated[str | None, Field(description="The language of the text; detected when left out.")]
+Glossary = Annotated[
+    dict[str, list[str]],
+    Field(description="Terms of the source language, each with the translations that are allowed."),
+]
+Names = Annotated[list[str] | None, Field(description="Names and terms that must stay exactly as they are.")]
 ModelName = Annotated[str | None, Field(description="A model of `hymt models list`; the default when left out.")]
 
 
@@ -79,6 +88,24 @@ class CheckResult(BaseModel, frozen=True):
     findings: list[CheckFinding]
 
 
+class FoundTerm(BaseModel, frozen=True):
+    """A term of the glossary where it occurs in a text."""
+
+    term: str
+    start: int
+    end: int
+    """Code points."""
+    translations: list[str]
+
+
+class TermsResult(BaseModel, frozen=True):
+    """The answer of the tool `terms`."""
+
+    found: list[FoundTerm]
+    findings: list[CheckFinding]
+    """Terms whose translations the target lacks; empty when there is no target."""
+
+
 class KnownLanguage(BaseModel, frozen=True):
     """One entry of the tool `languages`."""
 
@@ -110,6 +137,7 @@ class TranslationTools:
         ctx: Context,
         source_lang: SourceLang = None,
         model: ModelName = None,
+        protect: Names = None,
     ) -> Translation:
         """Translate a text on this machine. Parts that could not be translated are listed and keep their source."""
         with _told_to_the_agent():
@@ -118,6 +146,7 @@ class TranslationTools:
                 target_lang=match_language(target_lang),
                 source_lang=match_language(source_lang) if source_lang else None,
                 model=model or self._model,
+                protect=_checked_names(protect or ()),
             )
         return await self._run(request, ctx)
 
@@ -145,15 +174,59 @@ class TranslationTools:
         is_sound = not any(finding.severity is Severity.ERROR for finding in found)
         return CheckResult(is_sound=is_sound, findings=[_finding(each) for each in found])
 
+    async def terms(
+        self,
+        source: Annotated[str, Field(description="The original text.")],
+        glossary: Glossary,
+        source_lang: SourceLang = None,
+        target: Annotated[str | None, Field(description="Its translation, to be checked against the glossary.")] = None,
+        target_lang: Annotated[str | None, Field(description="The language of the translation.")] = None,
+    ) -> TermsResult:
+        """Find a glossary's terms in a text, and what a translation of it does not translate as the glossary says."""
+        with _told_to_the_agent():
+            return await asyncio.to_thread(
+                self._terms,
+                *(_checked(source), target, _checked_glossary(glossary)),
+                source_lang=match_language(source_lang) if source_lang else None,
+                target_lang=match_language(target_lang) if target_lang else None,
+            )
+
     async def languages(self) -> list[KnownLanguage]:
         """List the languages of the default model; every one can be translated into every other."""
         known = [get_language(tag) for tag in self._languages]
         return [_known(each) for each in known]
 
     def _findings(self, source: str, target: str, *, target_lang: str, source_lang: str | None) -> Sequence[Finding]:
-        if source_lang is None and (detected := self._detector.detect(source)):
-            source_lang = detected.tag
+        source_lang = source_lang or self._tag(source)
         return check_pair(Pair(source, target, source_lang, target_lang, identify=self._detector.identify))
+
+    def _terms(
+        self,
+        source: str,
+        target: str | None,
+        glossary: Mapping[str, Sequence[str]],
+        *,
+        source_lang: str | None,
+        target_lang: str | None,
+    ) -> TermsResult:
+        source_lang, target_lang = source_lang or self._tag(source), target_lang or self._tag(target or "")
+        matches = find_terms(source, list(glossary), lang=source_lang)
+        found = [
+            FoundTerm(
+                term=match.term,
+                start=match.span.start,
+                end=match.span.end,
+                translations=list(glossary[match.term]),
+            )
+            for match in matches
+        ]
+        pair = None if target is None else Pair(source, target, source_lang, target_lang)
+        findings = [] if pair is None else [_finding(each) for each in check_terms(pair, glossary)]
+        return TermsResult(found=found, findings=findings)
+
+    def _tag(self, text: str) -> str | None:
+        detected = self._detector.detect(text)
+        return detected.tag if detected else None
 
     async def _run(self, request: TranslationRequest, ctx: Context) -> Translation:
         n_segments, n_settled = 1, 0
@@ -181,7 +254,7 @@ def build_server(service: Service, *, languages: Sequence[str], model: str | Non
     tools = TranslationTools(service, languages=languages, model=model)
     server = MCPServer(name="hymt-local", title="hymt-local", instructions=INSTRUCTIONS, version=__version__)
     harmless = ToolAnnotations(read_only_hint=True, idempotent_hint=True, open_world_hint=False)
-    for tool in (tools.translate, tools.detect, tools.check, tools.languages):
+    for tool in (tools.translate, tools.detect, tools.check, tools.terms, tools.languages):
         server.add_tool(tool, annotations=harmless)
     return server
 
@@ -207,6 +280,20 @@ def _checked(text: str) -> str:
             f"the text has {len(text)} characters, more than {MAX_CHARACTERS}", hint="send it in several parts"
         )
     return text
+
+
+def _checked_names(names: Sequence[str]) -> tuple[str, ...]:
+    if len(names) > MAX_TERMS:
+        raise UsageError(f"{len(names)} names, more than {MAX_TERMS}", hint="send those that the text has")
+    return tuple(names)
+
+
+def _checked_glossary(glossary: Mapping[str, Sequence[str]]) -> Mapping[str, Sequence[str]]:
+    if not any(term.strip() for term in glossary):
+        raise EmptyInputError("the glossary has no terms", hint='send it as {"term": ["translation"]}')
+    if len(glossary) > MAX_TERMS:
+        raise UsageError(f"{len(glossary)} terms, more than {MAX_TERMS}", hint="send those that the text has")
+    return glossary
 
 
 def _detected(found: Detection) -> DetectedLanguage:

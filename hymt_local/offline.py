@@ -7,7 +7,6 @@ CPU and GPU backends open no sockets.
 
 from __future__ import annotations
 
-import ipaddress
 import socket
 import sys
 import tomllib
@@ -100,6 +99,8 @@ def _check_host(host: object) -> None:
 def _is_this_machine(name: str) -> bool:
     if name.lower() in {"", "localhost"}:
         return True
+    import ipaddress
+
     try:
         address = ipaddress.ip_address(name.partition("%")[0])
     except ValueError:

@@ -151,6 +151,29 @@ def is_grapheme_boundary(text: str, position: int) -> bool:
     return not _is_torn_syllable(before, after)
 
 
+class GraphemeStream:
+    """Passes text on that arrives in pieces, each time up to the beginning of its last grapheme: that one may go on.
+
+    Law: for any pieces, no cut between two results falls inside a grapheme of the joined text.
+    """
+
+    def __init__(self) -> None:
+        self._held = ""
+
+    def feed(self, text: str) -> str:
+        """Return what is whole."""
+        known, whole = len(self._held), self._held + text
+        cuts = (place for place in range(len(whole) - 1, max(known, 1) - 1, -1) if is_grapheme_boundary(whole, place))
+        cut = next(cuts, 0)  # what was held before has no boundary inside
+        self._held = whole[cut:]
+        return whole[:cut]
+
+    def finish(self) -> str:
+        """Return the rest: nothing follows."""
+        rest, self._held = self._held, ""
+        return rest
+
+
 def _sentences_of(line: Segment, lang: str) -> Iterator[str]:
     parts = parts_at(line.source, Level.SENTENCE, lang=lang) if line.source else [""]
     parts[0] = line.lead + parts[0]

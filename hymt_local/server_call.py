@@ -53,10 +53,16 @@ class Reply:
 
 
 class Call:
-    """One request on a connection of its own. `close` may come from any thread, and ends a read under way."""
+    """One request on a connection of its own. `close` may come from any thread, and ends a read under way.
 
-    def __init__(self, server: ServerFile) -> None:
+    Args:
+        server: Whom to ask.
+        silence_s: How long it may say nothing.
+    """
+
+    def __init__(self, server: ServerFile, *, silence_s: float = SILENCE_S) -> None:
         self._server = server
+        self._silence_s = silence_s
         self._lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._is_closed = False
@@ -99,10 +105,10 @@ class Call:
         self.close()
 
     def _connect(self) -> socket.socket:
-        connection = socket.create_connection((self._server.host, self._server.port), timeout=CONNECT_S)
+        connection = _connected(self._server.host, self._server.port)
         if self._server.certificate is not None:
             connection = _secured(connection, self._server)
-        connection.settimeout(SILENCE_S)
+        connection.settimeout(self._silence_s)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         with self._lock:
             if not self._is_closed:
@@ -112,7 +118,7 @@ class Call:
         raise ConnectionAbortedError("cancelled")
 
 
-def ask(server: ServerFile, method: str, path: str, body: object = None) -> Any:
+def ask(server: ServerFile, method: str, path: str, body: object = None, *, silence_s: float = SILENCE_S) -> Any:
     """Ask the server one thing and return its answer.
 
     Raises:
@@ -121,7 +127,7 @@ def ask(server: ServerFile, method: str, path: str, body: object = None) -> Any:
     """
     data = b"" if body is None else msgspec.json.encode(body)
     try:
-        with Call(server) as call:
+        with Call(server, silence_s=silence_s) as call:
             return call.send(method, path, data).value()
     except OSError as error:
         raise _unreachable(server, error) from error
@@ -177,6 +183,22 @@ def _chunked_lines(stream: BinaryIO) -> Iterator[bytes]:
         yield from lines
     if rest:
         yield rest
+
+
+def _connected(host: str, port: int) -> socket.socket:
+    """Connect to an address. Not by `create_connection`: it looks names up, and loads the codec of host names for it.
+
+    Raises:
+        OSError: nothing listens there.
+    """
+    connection = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    try:
+        connection.settimeout(CONNECT_S)
+        connection.connect((host, port))
+    except BaseException:
+        connection.close()
+        raise
+    return connection
 
 
 def _secured(connection: socket.socket, server: ServerFile) -> socket.socket:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -89,12 +89,19 @@ class Translator:
         model: The model; its engine is loaded by the first request that needs it.
         cache: Remembers verified translations; None remembers nothing.
         detector: Shared between translators, since it loads its data once.
+        before_load: Awaited before the weights are read: whoever holds other models may make room.
     """
 
     def __init__(
-        self, model: OpenModel, *, cache: PhraseStore | None = None, detector: LanguageDetector | None = None
+        self,
+        model: OpenModel,
+        *,
+        cache: PhraseStore | None = None,
+        detector: LanguageDetector | None = None,
+        before_load: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
         self._model = model
+        self._before_load = before_load
         self._cache = cache
         self._planner = Planner(model, detector or LanguageDetector())
 
@@ -102,6 +109,16 @@ class Translator:
     def model(self) -> OpenModel:
         """The model it was built with."""
         return self._model
+
+    async def load(self, on_progress: Callable[[float], None] | None = None) -> ModelInfo:
+        """Read the model's weights if need be.
+
+        Raises:
+            HymtError: it cannot be loaded.
+        """
+        if self._before_load is not None and self._model.engine.info is None:
+            await self._before_load()
+        return await self._model.engine.load(on_progress)
 
     async def run(self, request: TranslationRequest) -> AsyncGenerator[Event, None]:
         """Yield the events of one request; the last is Finished or Failed. Closing the iterator cancels the work."""
@@ -243,7 +260,7 @@ class Translator:
 
     async def _open_generator(self, plan: Plan, emit: Emit) -> SegmentGenerator:
         model = self._model
-        info = await model.engine.load(lambda fraction: emit(ModelLoading(model.name, fraction)))
+        info = await self.load(lambda fraction: emit(ModelLoading(model.name, fraction)))
         emit(_loaded(model.name, info))
         _check_control_tokens(model.spec, info)
         direction = Direction(

@@ -15,6 +15,17 @@ from hymt_local.server_file import find_server
 
 SHARED_CHARACTERS = 4096
 """Of one request: about 1,024 tokens of a Latin script."""
+SHARED_SECONDS = 300
+"""For one request: 1,024 tokens on a slow machine."""
+
+
+LIMITS = (
+    ("requests_per_minute", "REQUESTS/MIN"),
+    ("characters_per_minute", "CHARACTERS/MIN"),
+    ("characters_per_request", "CHARACTERS/REQUEST"),
+    ("seconds_per_request", "SECONDS/REQUEST"),
+)
+"""Field of a client -> its column."""
 
 
 @click.group(name="clients")
@@ -28,20 +39,18 @@ def list_clients(as_json: bool) -> int:
     """List the clients that have keys."""
     clients = _file().read()
     if as_json:
-        names = ("name", "origin", "requests_per_minute", "characters_per_minute", "characters_per_request")
+        names = ("name", "origin", *(name for name, _ in LIMITS))
         output.write_json([{name: getattr(client, name) for name in names} for client in clients])
         return 0
     rows = [
         (
             client.name,
             client.origin or "",
-            _limit(client.requests_per_minute),
-            _limit(client.characters_per_minute),
-            _limit(client.characters_per_request),
+            *(_limit(getattr(client, name)) for name, _ in LIMITS),
         )
         for client in clients
     ]
-    output.write_table(rows, header=("NAME", "ORIGIN", "REQUESTS/MIN", "CHARACTERS/MIN", "CHARACTERS/REQUEST"))
+    output.write_table(rows, header=("NAME", "ORIGIN", *(title for _, title in LIMITS)))
     return 0
 
 
@@ -67,6 +76,14 @@ def list_clients(as_json: bool) -> int:
     help="Characters of one request; 4096 are about 1,024 tokens.",
 )
 @click.option(
+    "--seconds",
+    type=click.FloatRange(min=1),
+    metavar="S",
+    default=SHARED_SECONDS,
+    show_default=True,
+    help="Time for one request; documents excepted.",
+)
+@click.option(
     "--burst",
     type=click.IntRange(1),
     metavar="N",
@@ -74,7 +91,7 @@ def list_clients(as_json: bool) -> int:
     show_default=True,
     help="Requests at once after a pause.",
 )
-def add_client(name: str, requests: int, characters: int, at_once: int, burst: int) -> int:
+def add_client(name: str, requests: int, characters: int, at_once: int, seconds: float, burst: int) -> int:
     """Print a new key for NAME.
 
     It is not kept, so it cannot be shown again.
@@ -86,6 +103,7 @@ def add_client(name: str, requests: int, characters: int, at_once: int, burst: i
             requests_per_minute=requests,
             characters_per_minute=characters,
             characters_per_request=at_once,
+            seconds_per_request=seconds,
             burst=burst,
         )
     )
@@ -122,5 +140,5 @@ def _file() -> ClientFile:
     return ClientFile(Paths.from_environment(os.environ).clients_file)
 
 
-def _limit(value: int | None) -> str:
-    return "" if value is None else str(value)
+def _limit(value: float | None) -> str:
+    return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

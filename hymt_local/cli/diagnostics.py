@@ -7,12 +7,17 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from hymt_local.errors import ErrorReport, HymtError
 from hymt_local.sanitize import sanitize
 
+if TYPE_CHECKING:
+    from pathlib import Path
+
 BAR_CELLS = 24
+MAX_LOG_BYTES = 1_000_000
+"""Of the log file; a larger one becomes the old one, of which there is one."""
 
 
 def print_error(report: ErrorReport) -> None:
@@ -85,7 +90,8 @@ class ProgressLine:
 class LogFile(logging.Handler):
     """Appends to the private log file of the environment, opened when the first record comes.
 
-    A record that cannot be written is dropped: a read-only state folder must not disturb a translation.
+    A large file makes way for a new one, whichever of several processes finds it so. A record that cannot be written is
+    dropped: a read-only state folder must not disturb a translation.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
@@ -100,6 +106,8 @@ class LogFile(logging.Handler):
             self._stream = self._stream or self._open()
             self._stream.write(sanitize(self.format(record)) + "\n")
             self._stream.flush()
+            if self._stream.tell() > MAX_LOG_BYTES:
+                self._renew()
 
     def close(self) -> None:
         """Close the file if it was opened."""
@@ -108,10 +116,22 @@ class LogFile(logging.Handler):
                 self._stream.close()
         super().close()
 
-    def _open(self) -> TextIO:
+    def _renew(self) -> None:
+        """Put the file aside, unless another process has done so; the next record opens a new one."""
+        assert self._stream is not None
+        stream, self._stream = self._stream, None
+        with stream:
+            path = self._path()
+            if os.path.samestat(os.fstat(stream.fileno()), path.stat()):
+                path.replace(path.with_name(f"{path.name}.1"))
+
+    def _path(self) -> Path:
         from hymt_local.paths import Paths
 
-        path = Paths.from_environment(self._environ).log_file
+        return Paths.from_environment(self._environ).log_file
+
+    def _open(self) -> TextIO:
+        path = self._path()
         path.parent.mkdir(parents=True, exist_ok=True)
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NONBLOCK", 0)  # never wait for a pipe's reader
         return os.fdopen(os.open(path, flags, 0o600), "a", encoding="utf-8")

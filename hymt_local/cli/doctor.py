@@ -17,6 +17,7 @@ from hymt_local.application import open_application
 from hymt_local.cli import output
 from hymt_local.cli.check import Check, Status, failed_check, guarded_check
 from hymt_local.cli.doctor_engine import check_compiler, engine_checks
+from hymt_local.cli.doctor_server import check_server
 from hymt_local.cli.doctor_store import check_database, check_fit, check_model, check_network
 from hymt_local.config import unknown_variables
 from hymt_local.errors import HymtError, StoreError
@@ -57,15 +58,17 @@ def run_checks() -> Iterator[Check]:
     yield _variables()
     try:
         app = open_application(os.environ)
+        n_models = len(app.catalog.models)
     except HymtError as error:
         yield failed_check("configuration", error)
         return
-    yield Check("configuration", "ok", str(app.paths.config_file))
+    yield Check("configuration", "ok", f"{app.paths.config_file}; the catalog has {output.counted(n_models, 'model')}")
     machine = probe_machine(app.paths.models_dir, with_gpus=runs and app.settings.gpu_layers != 0)
     yield guarded_check("model", lambda: check_model(app, machine))
     yield guarded_check("fit", lambda: check_fit(app, machine))
     yield guarded_check("data folder", lambda: _folder(app.paths.data_dir))
     yield guarded_check("phrase cache", lambda: check_database(app))
+    yield guarded_check("server", lambda: check_server(app))
     yield check_network(app)
     yield _terminal()
 

@@ -18,7 +18,7 @@ def mcp_command(model: str | None) -> int:
     """Serve tools for agents on standard input and output.
 
     The protocol is MCP. Agents start this themselves: their configuration needs the command `hymt` and the argument
-    `mcp`. The tools are translate, detect, check and languages. Ends when standard input does.
+    `mcp`. The tools are translate, detect, check, terms and languages. Ends when standard input does.
     """
     if find_spec("mcp") is None:
         raise UsageError(

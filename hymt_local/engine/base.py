@@ -204,6 +204,10 @@ BackendOpener = Callable[[Callable[[float], bool]], Backend]
 class Engine(Protocol):
     """The asynchronous face of one model. Safe to use from one asyncio loop; many generations may be in flight."""
 
+    @property
+    def info(self) -> ModelInfo | None:
+        """Facts about the model while it is loaded; None before. Any thread."""
+
     async def load(self, on_progress: Callable[[float], None] | None = None) -> ModelInfo:
         """Load the model if it is not loaded yet, and return its facts.
 

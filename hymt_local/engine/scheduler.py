@@ -70,6 +70,11 @@ class ThreadedEngine(Engine):
         self._worker = _Worker(opener, name)
         weakref.finalize(self, self._worker.stop)  # also runs at exit: no decode may outlive the interpreter
 
+    @property
+    def info(self) -> ModelInfo | None:
+        """Facts about the model while it is loaded."""
+        return self._worker.info
+
     async def load(self, on_progress: Callable[[float], None] | None = None) -> ModelInfo:
         """Load the model if need be; `on_progress` (0.0 to 1.0) is called on this loop."""
         info = self._worker.info

@@ -128,6 +128,10 @@ class _Code:
 
 def _client(stored: StoredClient) -> Client:
     limits = ClientLimits(
-        stored.requests_per_minute, stored.characters_per_minute, stored.characters_per_request, stored.burst
+        requests_per_minute=stored.requests_per_minute,
+        characters_per_minute=stored.characters_per_minute,
+        characters_per_request=stored.characters_per_request,
+        seconds_per_request=stored.seconds_per_request,
+        burst=stored.burst,
     )
     return Client(stored.name, limits, origin=stored.origin)

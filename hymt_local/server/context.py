@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from hymt_local.jobs import LocalService
 from hymt_local.server.clients import Client, Clients
 from hymt_local.server.documents import Documents
 from hymt_local.server.flights import RETRY_GRACE_S, Flight, Flights
-from hymt_local.server.limits import ServerLimits
+from hymt_local.server.limits import ServerLimits, TimeBudget
 from hymt_local.server.metrics import Metrics
 from hymt_local.server.residency import Residency
 from hymt_local.server.waiting_line import WaitingLine
@@ -135,7 +136,8 @@ class ServerContext:
                 return flight
 
         with self.line.place(client):
-            return await while_connected(http.receive, _gather([one(request) for request in requests]))
+            async with TimeBudget.of(client.limits).kept():
+                return await while_connected(http.receive, _gather([one(request) for request in requests]))
 
     def check_size(self, http: Request, requests: Sequence[TranslationRequest]) -> None:
         """Count the texts against the limits of server and client.
@@ -171,6 +173,8 @@ def build_context(
     limits = limits or ServerLimits()
     metrics = Metrics()
     residency = Residency(service.unload, keep_alive_s=app.settings.idle_unload_s)
+    loop = asyncio.get_running_loop()
+    service.when_freed = lambda names: _on_loop(loop, residency.forget, names)
     watch = FlightWatch(metrics, residency)
     flights = Flights(service, observer=watch.see)
     documents = Documents(app, service, residency)
@@ -189,6 +193,11 @@ def build_context(
         detector=service.detector,
         stop=stop,
     )
+
+
+def _on_loop(loop: asyncio.AbstractEventLoop, work: Callable[..., object], *arguments: object) -> None:
+    with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
+        loop.call_soon_threadsafe(work, *arguments)
 
 
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})

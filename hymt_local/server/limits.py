@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from hymt_local.errors import BusyError, RequestTooLargeError
+from hymt_local.errors import BusyError, RequestTooLargeError, TimeLimitError
 
 MINUTE_S = 60.0
 
@@ -18,6 +20,8 @@ class ClientLimits:
     requests_per_minute: int | None = None
     characters_per_minute: int | None = None
     characters_per_request: int | None = None
+    seconds_per_request: float | None = None
+    """From its arrival to its answer; documents excepted, which take as long as they take."""
     burst: int = 10
     """Requests that may come at once after a pause."""
 
@@ -44,6 +48,44 @@ class ServerLimits:
     linger_bytes: int = 64 * 1024 * 1024
     ping_s: float = 10.0
     """Pause in a stream after which a comment keeps it alive."""
+
+
+@dataclass(frozen=True, slots=True)
+class TimeBudget:
+    """How long one request may take, on one asyncio loop."""
+
+    most_s: float | None = None
+    """None: as long as it takes."""
+    ends_at: float | None = None
+    """In the loop's time."""
+
+    @classmethod
+    def of(cls, limits: ClientLimits) -> TimeBudget:
+        """Return the budget of a request that has just come."""
+        most_s = limits.seconds_per_request
+        return cls(most_s, None if most_s is None else asyncio.get_running_loop().time() + most_s)
+
+    @asynccontextmanager
+    async def kept(self) -> AsyncIterator[None]:
+        """Cancel what is awaited inside when the time is over.
+
+        Raises:
+            TimeLimitError: it is.
+        """
+        try:
+            async with asyncio.timeout_at(self.ends_at) as timeout:
+                yield
+        except TimeoutError as error:
+            if not timeout.expired():
+                raise
+            raise self.exceeded() from error
+
+    def exceeded(self) -> TimeLimitError:
+        """Return the error for a request whose time is over."""
+        return TimeLimitError(
+            f"the translation took longer than the {self.most_s:g} s that this client may have",
+            hint="send it in parts, or raise the client's limit on the server",
+        )
 
 
 class Bucket:

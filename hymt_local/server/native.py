@@ -24,6 +24,7 @@ from hymt_local.server.context import ServerContext, client_of, error_json, read
 from hymt_local.server.dialect import Credentials
 from hymt_local.server.document_routes import DocumentRoutes
 from hymt_local.server.flights import Flight
+from hymt_local.server.limits import TimeBudget
 from hymt_local.server.operations import Operation, describe
 from hymt_local.server.operations import json_response as json_response  # for the dialects
 from hymt_local.server.streaming import EventStream
@@ -60,7 +61,7 @@ def operations(context: ServerContext) -> tuple[Operation, ...]:
             *("POST", "/v1/translate", "Translate a text, or a list of texts", work.translate),
             takes=bodies.TranslateBody,
             gives={200: (Finished, bodies.Translations), 202: bodies.JobState},
-            fails=(400, 401, 403, 404, 413, 415, 421, 422, 429, 499, 502, 503, 507),
+            fails=(400, 401, 403, 404, 413, 415, 421, 422, 429, 499, 502, 503, 504, 507),
             is_streamable=True,
         ),
         Operation(
@@ -166,15 +167,18 @@ class _Work:
         async with AsyncExitStack() as stack:
             leave = self.context.line.enter(client_of(http))
             stack.callback(leave)
-            client = client_of(http).name
+            client, budget = client_of(http).name, TimeBudget.of(client_of(http).limits)
             board = self.context.flights.board(requests[0], client=client, detached=body.detached)
             flight = await stack.enter_async_context(board)
             flight.owners.add(client)
+            if body.detached:
+                _end_in_time(flight, client, budget)
             if not streams:
                 return json_response(_job_state(flight), status=202)
-            await while_connected(http.receive, flight.grows(0, timeout_s=None))
+            async with budget.kept():
+                await while_connected(http.receive, flight.grows(0, timeout_s=None))
             _raise_early_failure(flight)
-            return EventStream(flight, stack.pop_all(), start=0, ping_s=self.context.limits.ping_s)
+            return EventStream(flight, stack.pop_all(), start=0, ping_s=self.context.limits.ping_s, budget=budget)
 
     async def job_state(self, http: Request) -> Response:
         return json_response(_job_state(self._flight(http)))
@@ -186,7 +190,13 @@ class _Work:
             raise UsageError("Last-Event-ID is not a number", hint="send the id of the last event you have")
         stack = AsyncExitStack()
         await stack.enter_async_context(self.context.flights.rejoin(flight, client=client_of(http).name))
-        return EventStream(flight, stack, start=max(0, int(last_seen[:12]) + 1), ping_s=self.context.limits.ping_s)
+        return EventStream(
+            flight,
+            stack,
+            start=max(0, int(last_seen[:12]) + 1),
+            ping_s=self.context.limits.ping_s,
+            budget=TimeBudget(),  # the job has one of its own
+        )
 
     async def cancel_job(self, http: Request) -> Response:
         flight = self._flight(http)
@@ -212,6 +222,18 @@ class _Work:
 class _NoJobError(UsageError):
     code = "job_not_found"
     http_status = 404
+
+
+def _end_in_time(flight: Flight, client: str, budget: TimeBudget) -> None:
+    """Let a job that no connection holds fail when its client's time is over, unless others want it too."""
+
+    def end() -> None:
+        if flight.last is None and flight.disown(client):
+            flight.job.put(Failed(budget.exceeded().report()))
+            flight.job.cancel()
+
+    if budget.ends_at is not None:
+        asyncio.get_running_loop().call_at(budget.ends_at, end)
 
 
 def _raise_early_failure(flight: Flight) -> None:

@@ -73,10 +73,12 @@ def run_server(
         StoreError: the state folder cannot be written.
     """
     check_reach(options)
+    _logger.debug("%d models are known", len(app.catalog.models))  # a wrong catalog is told now, not to every client
     with _only_server(app), _passed_socket(environ) or _bind(app, options) as listener:
         token = secrets.token_urlsafe(TOKEN_BYTES)
         server_file = _describe(listener, options, token=token)
-        service = LocalService(app.open_model, cache_path=app.paths.database if app.settings.cache else None)
+        cache_path = app.paths.database if app.settings.cache else None
+        service = LocalService(app.open_model, cache_path=cache_path, has_room=app.has_room)
 
         def ready(server: RunningServer) -> None:
             write_server_file(app.paths, server_file)

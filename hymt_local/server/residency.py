@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 _logger = logging.getLogger(__name__)
@@ -60,11 +60,15 @@ class Residency:
     async def unload_now(self, model: str | None = None) -> tuple[str, ...]:
         """Free a model, or all; returns the names of those that were in memory and unused."""
         freed = await asyncio.to_thread(self._unload, model)
-        for name in freed:
+        self.forget(freed)
+        return freed
+
+    def forget(self, models: Iterable[str]) -> None:
+        """Models were freed, for whatever reason."""
+        for name in models:
             stay = self._stays.get(name)
             if stay and not stay.n_users:
                 self._stop_timer(self._stays.pop(name))
-        return freed
 
     def names(self) -> tuple[str, ...]:
         """Return the models that have been used and not unloaded since."""

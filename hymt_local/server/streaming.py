@@ -8,10 +8,12 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from hymt_local.errors import TimeLimitError
 from hymt_local.event_stream import MEDIA_TYPE, PING, encode_event
-from hymt_local.events import Event
+from hymt_local.events import Event, Failed
 from hymt_local.server.context import while_connected
 from hymt_local.server.flights import Flight
+from hymt_local.server.limits import TimeBudget
 
 HEADERS = {"X-Accel-Buffering": "no", "Cache-Control": "no-store"}
 MAX_EVENTS_AT_ONCE = 256
@@ -25,15 +27,19 @@ class EventStream(Response):
         boarded: Holds the place in the flight.
         start: Index of the first event to send.
         ping_s: Pause after which a comment is sent.
+        budget: The stream ends with an error when its time is over.
     """
 
-    def __init__(self, flight: Flight, boarded: AsyncExitStack, *, start: int, ping_s: float) -> None:
+    def __init__(
+        self, flight: Flight, boarded: AsyncExitStack, *, start: int, ping_s: float, budget: TimeBudget
+    ) -> None:
         super().__init__(media_type=MEDIA_TYPE, headers={**HEADERS, "X-Job-Id": flight.id})
         del self.headers["content-length"]
         self._flight = flight
         self._boarded = boarded
         self._start = start
         self._ping_s = ping_s
+        self._budget = budget
 
     def encode(self, index: int, event: Event) -> bytes:
         """Return one event as the reader wants it; nothing for one that it has no use for."""
@@ -43,7 +49,15 @@ class EventStream(Response):
         """Send until the end."""
         async with self._boarded:
             with suppress(ClientDisconnect):
-                await while_connected(receive, self._send(send))
+                await while_connected(receive, self._send_in_time(send))
+
+    async def _send_in_time(self, send: Send) -> None:
+        try:
+            async with self._budget.kept():
+                await self._send(send)
+        except TimeLimitError as error:
+            body = self.encode(len(self._flight.events), Failed(error.report()))
+            await send({"type": "http.response.body", "body": body, "more_body": False})
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})

@@ -23,8 +23,10 @@ from tests.server.serving import TOKEN, Served, server_file, serving
 from tests.services import scripted_service
 
 UNUSED_ON_THE_HOT_PATH = {
-    "asyncio", "email", "http", "huggingface_hub", "llama_cpp", "logging.config", "numpy", "platformdirs", "psutil",
-    "rich", "sqlite3", "ssl", "starlette", "textual", "urllib.request", "uvicorn",
+    "asyncio", "email", "encodings.idna", "hashlib", "http", "huggingface_hub", "hymt_local.catalog",
+    "hymt_local.engine", "hymt_local.installed", "importlib.metadata", "importlib.resources", "llama_cpp",
+    "logging.config", "numpy", "platformdirs", "psutil", "rich", "sqlite3", "ssl", "starlette", "tempfile", "textual",
+    "urllib.request", "uvicorn",
 }  # fmt: skip
 
 

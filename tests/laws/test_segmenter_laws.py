@@ -4,6 +4,7 @@ from hypothesis import strategies as st
 from hymt_local.catalog import ALL_TAGS
 from hymt_local.segment import Segment
 from hymt_local.segmenter import (
+    GraphemeStream,
     Level,
     is_grapheme_boundary,
     is_passthrough,
@@ -117,3 +118,25 @@ def test_identity_targets_give_the_text_back_within_one_language(text: str, lang
     segments = split_sentences(text, lang)
     targets = [segment.source for segment in segments]
     assert join_segments(segments, targets, source_lang=lang, target_lang=lang) == text
+
+
+@given(TEXTS, st.data())
+def test_what_passes_in_pieces_is_never_cut_inside_a_grapheme(text: str, data: st.DataObject) -> None:
+    stream = GraphemeStream()
+    places = data.draw(st.lists(st.integers(0, len(text)), max_size=8).map(sorted))
+    pieces = [text[start:end] for start, end in zip([0, *places], [*places, len(text)], strict=True)]
+    passed = [*map(stream.feed, pieces), stream.finish()]
+    assert "".join(passed) == text
+    place = 0
+    for piece in passed:
+        place += len(piece)
+        assert is_grapheme_boundary(text, place)
+
+
+@given(st.lists(st.sampled_from(WHOLE), min_size=2))
+def test_only_the_last_grapheme_waits(graphemes: list[str]) -> None:
+    stream = GraphemeStream()
+    passed = "".join(map(stream.feed, "".join(graphemes)))
+    assert passed == "".join(graphemes)[: len(passed)]
+    waiting = "".join(graphemes)[len(passed) :]
+    assert not any(is_grapheme_boundary(waiting, place) for place in range(1, len(waiting)))

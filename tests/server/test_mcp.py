@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
+import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -48,7 +49,7 @@ async def test_an_agent_translates_detects_and_lists_over_stdio(isolated_environ
         translated = await client.call_tool("translate", {"text": "Good morning.", "target_lang": "French"})
         detected = await client.call_tool("detect", {"text": "Где находится вокзал?"})
         refused = await client.call_tool("translate", {"text": "Quantum flux.", "target_lang": "fr"})
-    assert tools == {"translate", "detect", "check", "languages"}
+    assert tools == {"translate", "detect", "check", "terms", "languages"}
     assert not translated.is_error
     assert translated.structured_content is not None
     assert translated.structured_content["text"] == "Bonjour."
@@ -105,8 +106,10 @@ async def test_an_agent_that_gives_up_cancels_the_translation() -> None:
         ("translate", {"text": "\udcff half", "target_lang": "fr"}, "UTF-8"),
         ("detect", {"text": ""}, "empty"),
         ("check", {"source": "a", "target": "b", "target_lang": "xx"}, "unknown language"),
+        ("terms", {"source": "a", "glossary": {}}, "no terms"),
+        ("terms", {"source": "a", "glossary": {"b": ["c"]}, "source_lang": "xx"}, "unknown language"),
     ],
-    ids=["empty", "long", "target", "source", "half a character", "detect", "check"],
+    ids=["empty", "long", "target", "source", "half a character", "detect", "check", "no terms", "terms"],
 )
 async def test_a_refusal_says_what_to_do(tool: str, arguments: dict[str, str], told: str) -> None:
     async with connected(echo_service()) as client:
@@ -141,6 +144,60 @@ async def test_check_detects_the_language_of_the_source() -> None:
     assert detected.structured_content == told.structured_content
 
 
+async def test_terms_are_found_and_a_translation_without_them_is_told() -> None:
+    asked = {
+        "source": "The valve and the pumps are closed.",
+        "glossary": {"valve": ["vanne"], "pump": ["pompe"], "pipe": ["tuyau"]},
+        "source_lang": "en",
+        "target_lang": "fr",
+    }
+    async with connected(echo_service()) as client:
+        found = await client.call_tool("terms", asked)
+        bad = await client.call_tool("terms", {**asked, "target": "La soupape et les pompes sont fermées."})
+        good = await client.call_tool("terms", {**asked, "target": "La vanne et les pompes sont fermées."})
+    assert found.structured_content is not None
+    assert found.structured_content["found"] == [
+        {"term": "valve", "start": 4, "end": 9, "translations": ["vanne"]},
+        {"term": "pump", "start": 18, "end": 23, "translations": ["pompe"]},
+    ]
+    assert found.structured_content["findings"] == []
+    assert bad.structured_content is not None
+    assert [each["code"] for each in bad.structured_content["findings"]] == ["term"]
+    assert good.structured_content is not None
+    assert good.structured_content["findings"] == []
+
+
+async def test_names_stay_as_they_are() -> None:
+    async with connected(echo_service()) as client:
+        done = await client.call_tool(
+            "translate", {"text": "Ask Acme now", "target_lang": "fr", "source_lang": "en", "protect": ["Acme"]}
+        )
+    assert done.structured_content is not None
+    assert done.structured_content["text"] == "ASK Acme NOW"
+
+
+async def test_lines_that_are_no_message_are_passed_over(isolated_environment: Path) -> None:
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "hymt_local", "mcp", "-m", "echo"),
+        env={"HYMT_HOME": str(isolated_environment), "LANG": "C.UTF-8", "PYTHONPATH": str(Path(__file__).parents[2])},
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    who = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": who}
+    for line in (b"noise", b"", b"\xff\xfe\x00", b"[1, 2]", b'{"id": 7}', json.dumps(hello).encode(), b"{half"):
+        process.stdin.write(line + b"\n")
+    process.stdin.write(b'{"jsonrpc": "2.0", "id": 2, "method": "nonsense"}\n')
+    await process.stdin.drain()
+    async with asyncio.timeout(60):
+        answers = [json.loads(await process.stdout.readline()) for _ in range(2)]
+        process.stdin.close()
+        assert await process.wait() == 0
+    assert {answer["id"]: "result" in answer for answer in answers} == {1: True, 2: False}
+
+
 async def test_languages_are_those_of_the_model() -> None:
     async with connected(echo_service()) as client:
         result = await client.call_tool("languages", {})
@@ -160,4 +217,4 @@ def test_without_the_extra_the_command_says_how_to_get_it(
 def test_help_names_the_tools(capsysbinary: pytest.CaptureFixture[bytes]) -> None:
     assert run(["mcp", "--help"]) == 0
     out = capsysbinary.readouterr().out.decode()
-    assert all(tool in out for tool in ("translate", "detect", "check", "languages"))
+    assert all(tool in out for tool in ("translate", "detect", "check", "terms", "languages"))

@@ -114,3 +114,12 @@ def test_unloading_a_service_that_did_nothing_or_is_closed_is_fine(backend: Scri
     assert service.unload() == ()
     service.close()
     assert service.unload() == ()
+
+
+def test_what_made_room_for_another_model_is_not_shown_any_more(backend: ScriptedBackend) -> None:
+    service = reloadable(backend)
+    with serving(service) as served:
+        served.ask("POST", "/v1/translate", HELLO)
+        assert loaded(served) == ["scripted:none"]
+        service.when_freed(("scripted:none",))
+        wait_until(lambda: loaded(served) == [])

@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from hymt_local.cli import output
-from hymt_local.cli.diagnostics import ProgressLine, logging_to_file, print_error, print_note
+from hymt_local.cli import diagnostics, output
+from hymt_local.cli.diagnostics import LogFile, ProgressLine, logging_to_file, print_error, print_note
 from hymt_local.cli.stream import TerminalStream
 from hymt_local.errors import LanguageError
 from hymt_local.events import Origin, SegmentDone, Started, TextDelta
@@ -381,3 +381,25 @@ def test_after_the_context_nothing_of_it_is_left() -> None:
     with logging_to_file(os.environ):
         assert logging.getLogger().handlers != before
     assert logging.getLogger().handlers == before
+
+
+def test_a_large_log_is_put_aside_by_whoever_of_several_processes_comes_first(
+    isolated_environment: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diagnostics, "MAX_LOG_BYTES", 100)
+    first, second = LogFile(os.environ), LogFile(os.environ)
+
+    def write(log: LogFile, text: str) -> None:
+        log.emit(logging.LogRecord("hymt_local", logging.WARNING, "", 0, text, None, None))
+
+    write(second, "few")
+    write(first, "many " * 30)
+    write(second, "into the old one, which is not put aside again")
+    write(second, "new")
+    first.close()
+    second.close()
+    file = isolated_environment / "state" / "hymt.log"
+    assert file.read_text().endswith("WARNING hymt_local new\n")
+    assert len(file.read_text().splitlines()) == 1
+    assert len(file.with_name("hymt.log.1").read_text().splitlines()) == 3
+    assert [each.stat().st_mode & 0o777 for each in file.parent.iterdir()] == [0o600, 0o600]

@@ -44,8 +44,8 @@ _TARGETS = {
     "zh-Hant": (("ZH-HANT", "Chinese (traditional)"),),
 }
 """Tag -> codes and names of targets, where they are not the tag in upper case."""
-_STATUS = {401: 403, 422: 400, 499: 503, 500: 500, 502: 503, 507: 503}
-"""What its clients know: 403 is a bad key, and 503 is asked again."""
+_STATUS = {401: 403, 422: 400, 499: 503, 500: 500, 502: 503, 504: 413, 507: 503}
+"""What its clients know: 403 is a bad key, 503 is asked again, and 413 (for what takes too long as well) is not."""
 
 
 def token_of(credentials: Credentials) -> str | None:

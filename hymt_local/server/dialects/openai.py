@@ -15,12 +15,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Route
 
-from hymt_local.errors import ErrorReport, HymtError, ModelNotFoundError, UsageError, error_of
+from hymt_local.errors import ErrorReport, HymtError, ModelNotFoundError, TimeLimitError, UsageError, error_of
 from hymt_local.events import Event, Failed, Finished, SegmentDone, Started, TextDelta, TranslationRequest
 from hymt_local.server.codes import Codes
 from hymt_local.server.context import ServerContext, client_of, read_json, while_connected
 from hymt_local.server.dialect import Credentials
 from hymt_local.server.flights import Flight
+from hymt_local.server.limits import TimeBudget
 from hymt_local.server.native import json_response
 from hymt_local.server.ordered_text import OrderedText
 from hymt_local.server.prompt_reading import Message, PromptTask, read_chat, read_prompt
@@ -108,7 +109,10 @@ def token_of(credentials: Credentials) -> str | None:
 def error_response(report: ErrorReport, status: int) -> Response:
     """Return `{"error": {"message", "type", "param", "code"}}`."""
     status = {422: 400, 499: 503}.get(status, status)
-    return json_response(_error(report, status), status=status)
+    response = json_response(_error(report, status), status=status)
+    if report.code == TimeLimitError.code:
+        response.headers["x-should-retry"] = "false"  # its clients would spend the same time again
+    return response
 
 
 def routes(context: ServerContext) -> Sequence[BaseRoute]:
@@ -208,12 +212,14 @@ async def _stream(context: ServerContext, http: Request, request: TranslationReq
     context.check_size(http, [request])
     async with AsyncExitStack() as stack:
         client = client_of(http)
+        budget = TimeBudget.of(client.limits)
         stack.callback(context.line.enter(client))
         flight = await stack.enter_async_context(context.flights.board(request, client=client.name))
-        await while_connected(http.receive, _until_sure(flight))
+        async with budget.kept():
+            await while_connected(http.receive, _until_sure(flight))
         if isinstance(flight.last, Failed):
             raise error_of(flight.last.error)
-        return _ChatStream(flight, stack.pop_all(), chunks=chunks, ping_s=context.limits.ping_s)
+        return _ChatStream(flight, stack.pop_all(), chunks=chunks, ping_s=context.limits.ping_s, budget=budget)
 
 
 async def _until_sure(flight: Flight) -> None:
@@ -303,8 +309,10 @@ class _Chunks:
 class _ChatStream(EventStream):
     """Sends a flight as chunks."""
 
-    def __init__(self, flight: Flight, boarded: AsyncExitStack, *, chunks: _Chunks, ping_s: float) -> None:
-        super().__init__(flight, boarded, start=0, ping_s=ping_s)
+    def __init__(
+        self, flight: Flight, boarded: AsyncExitStack, *, chunks: _Chunks, ping_s: float, budget: TimeBudget
+    ) -> None:
+        super().__init__(flight, boarded, start=0, ping_s=ping_s, budget=budget)
         self._chunks = chunks
         self._text = OrderedText()
         self._has_failed = False

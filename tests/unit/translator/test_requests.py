@@ -57,6 +57,7 @@ class CrowdEngine:
     def __init__(self) -> None:
         self.n_waiting = self.most_waiting = 0
         self._full = asyncio.Event()
+        self.info: ModelInfo | None = None
 
     async def load(self, on_progress: Callable[[float], None] | None = None) -> ModelInfo:
         return ModelInfo("crowd", "none", 256, 4096, "none", "0" * 64)
