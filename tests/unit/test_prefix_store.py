@@ -96,7 +96,9 @@ def test_no_bytes_are_taken_for_a_state_that_were_not_one(data: bytes) -> None:
 @given(st.binary(max_size=300), st.lists(st.integers(0, 2**31 - 1), max_size=20), st.text(max_size=20))
 def test_what_is_packed_is_unpacked(state: bytes, tokens: list[int], fingerprint: str) -> None:
     packed = b"".join(pack(state, fingerprint=fingerprint, tokens=tokens))
-    assert unpack(packed, fingerprint=fingerprint, tokens=tokens) == state
+    unpacked = unpack(packed, fingerprint=fingerprint, tokens=tokens)
+    assert unpacked is not None
+    assert unpacked.tobytes() == state
 
 
 def test_the_least_recently_used_files_go_when_the_folder_is_full(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def test_settings_that_are_a_pipe_are_refused(paths: Paths) -> None:
     error = in_time(lambda: load_settings(paths.config_file, {}))
     assert isinstance(error, StoreError)
     assert "not a regular file" in error.message
-    assert isinstance(in_time(lambda: write_setting(paths.config_file, "threads", 2)), StoreError)
+    assert isinstance(in_time(lambda: write_setting(paths.config_file, "threads", "2")), StoreError)
     assert in_time(lambda: is_offline({"HYMT_HOME": os.fspath(paths.config_dir.parent)})) is True
 
 

@@ -75,6 +75,9 @@ class CrowdEngine:
         yield TokensGenerated((1,), b"ok")
         yield GenerationDone(FinishReason.STOP, TokenUsage())
 
+    async def counters(self) -> EngineCounters:
+        return EngineCounters()
+
     async def close(self) -> None:
         pass
 
