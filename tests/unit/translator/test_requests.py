@@ -15,6 +15,7 @@ from hymt_local.engine.base import (
     ModelInfo,
     TokensGenerated,
 )
+from hymt_local.engine.counters import EngineCounters
 from hymt_local.engine.scripted import Reply, ScriptedBackend, reply
 from hymt_local.events import Priority, PromptProgress, TextDelta, TokenUsage
 from hymt_local.translator import SEGMENTS_IN_FLIGHT, OpenModel
