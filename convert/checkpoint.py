@@ -170,7 +170,11 @@ def _check_inside(folder: Path, path: Path) -> None:
     places = [home]
     if home.parent.name == _SNAPSHOTS and home.parent.parent.name.startswith(_MODELS):
         places.append(home.parent.parent / "blobs")  # the hub's client keeps the files there and links to them
-    if not any(path.resolve().is_relative_to(place) for place in places):
+    try:
+        target = path.resolve()
+    except (OSError, RuntimeError) as error:  # Python 3.13 no longer raises for a loop
+        raise ModelFileError(f"{path.name} is a link that leads round in a circle") from error
+    if not any(target.is_relative_to(place) for place in places):
         raise ModelFileError(
             f"{path.name} is a link that leads out of the checkpoint folder", hint="Copy the files themselves (cp -rL)."
         )
@@ -212,7 +216,7 @@ def _indexed_files(index: Mapping[str, object]) -> list[str]:
         raise ModelFileError(f"{INDEX_NAME} has no weight_map from tensors to files", hint="Download it again.")
     names = sorted(set(weight_map.values()))
     for name in names:
-        if Path(name).name != name or "\\" in name:
+        if name in ("", ".", "..") or Path(name).name != name or "\\" in name or "\0" in name:
             raise ModelFileError(f"{INDEX_NAME} names a file outside the folder: {name!r}")
     return names
 

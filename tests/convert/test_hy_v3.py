@@ -21,7 +21,7 @@ from hymt_local.engine.gguf_support import check_supported
 from hymt_local.errors import ModelError, ModelFileError, UnsupportedModelError
 from tests.convert import toy_checkpoint as toy
 from tests.convert import toy_moe
-from tests.convert.test_parity import compare, gguf_logits, transformers_logits
+from tests.convert.test_parity import compare, gguf_logits, permuted_rows, transformers_logits
 
 TOLERANCE = 1e-4
 """Measured: 1e-5, the logits having a standard deviation of 1."""
@@ -213,10 +213,22 @@ def _zero_bias(weights: toy.Weights) -> toy.Weights:
     return {**weights, "model.layers.1.mlp.expert_bias": np.zeros(8, dtype=np.float32)}
 
 
+def _swap_norms(weights: toy.Weights) -> toy.Weights:
+    one, other = (f"model.layers.1.self_attn.{name}_norm.weight" for name in "qk")
+    return {**weights, one: weights[other], other: weights[one]}
+
+
+def _permute_queries(weights: toy.Weights) -> toy.Weights:
+    return permuted_rows(weights, "model.layers.1.self_attn.q_proj.weight", head_dim=SHAPE.head_dim)
+
+
 MISTAKES = {
     "two experts swapped": (_swap("experts.0.up_proj.weight", "experts.5.up_proj.weight"), {}),
     "gate and up swapped": (_swap("experts.3.gate_proj.weight", "experts.3.up_proj.weight"), {}),
     "shared expert's gate and up swapped": (_swap("shared_mlp.gate_proj.weight", "shared_mlp.up_proj.weight"), {}),
+    # Before the rotation each norm weighs other pairs of values: here, unlike in the dense models, a swap shows.
+    "query and key norm swapped": (_swap_norms, {}),
+    "rows of the queries permuted": (_permute_queries, {}),
     "no selection bias": (_zero_bias, {}),
     "wrong scale": (dict, {"router_scaling_factor": 1.0}),
     "one expert less": (dict, {"num_experts_per_tok": 1}),

@@ -140,3 +140,30 @@ def test_the_comparison_sees_swapped_tensors(tmp_path: Path, tokens: list[int], 
     toy.write_safetensors(tmp_path / "toy" / "model.safetensors", {**weights, one: weights[other], other: weights[one]})
     difference, _ = compare(gguf_logits(tmp_path / "toy", tokens, tmp_path), expected)
     assert difference > 1e-2
+
+
+def permuted_rows(weights: toy.Weights, name: str, *, head_dim: int) -> toy.Weights:
+    """Put the rows of each head in the order of the other kind of rotation: evens first, then odds."""
+    heads = weights[name].reshape(-1, head_dim // 2, 2, weights[name].shape[1])
+    return {**weights, name: np.ascontiguousarray(heads.swapaxes(1, 2)).reshape(weights[name].shape)}
+
+
+@pytest.mark.parametrize("name", ["self_attn.q_proj", "self_attn.k_proj"])
+def test_the_comparison_sees_permuted_rows(tmp_path: Path, tokens: list[int], name: str) -> None:
+    weights = toy.write_checkpoint(tmp_path / "toy")
+    expected = transformers_logits(tmp_path / "toy", tokens)
+    permuted = permuted_rows(weights, f"model.layers.0.{name}.weight", head_dim=toy.Shape().head_dim)
+    toy.write_safetensors(tmp_path / "toy" / "model.safetensors", permuted)
+    difference, agreement = compare(gguf_logits(tmp_path / "toy", tokens, tmp_path), expected)
+    assert difference > 1e-2
+    assert agreement < 1.0
+
+
+def test_swapping_query_and_key_norm_of_a_layer_changes_nothing(tmp_path: Path, tokens: list[int]) -> None:
+    """Both weigh the same values after the rotation, so that only their product counts: no check can see it."""
+    weights = toy.write_checkpoint(tmp_path / "toy")
+    expected = transformers_logits(tmp_path / "toy", tokens)
+    one, other = (f"model.layers.0.self_attn.{name}_layernorm.weight" for name in ("query", "key"))
+    toy.write_safetensors(tmp_path / "toy" / "model.safetensors", {**weights, one: weights[other], other: weights[one]})
+    difference, _ = compare(gguf_logits(tmp_path / "toy", tokens, tmp_path), expected)
+    assert difference <= TOLERANCE
