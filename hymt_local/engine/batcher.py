@@ -31,7 +31,7 @@ looks at the cells of all sequences, and rounds otherwise, so that an answer wou
 LEAST_SHARED = 8
 """Tokens of a common beginning that are worth waiting for, or sharing."""
 EXPECTED_EXTRA = 32
-"""An answer is expected to have as many tokens as its prompt and so many more; few have twice that."""
+"""An answer is expected to have as many tokens as its source and so many more; few have twice that."""
 MOST_IDLE = {True: 1, False: 2}
 """Finished sequences, interactive and other, that are remembered. More would not be found again, and slow each step."""
 
@@ -113,8 +113,9 @@ class Batcher:
             return False
         if not self._live or request.priority is Priority.INTERACTIVE:
             return True
-        n_expected = sum(_expected(generation.request) for generation in self._live.values())
-        return n_expected + _expected(request) <= self._decoder.n_cells
+        requests = [*(generation.request for generation in self._live.values()), request]
+        n_shared = sum(map(len, {one.prompt[: one.n_fixed] for one in requests}))
+        return n_shared + sum(map(_expected, requests)) <= self._decoder.n_cells
 
     def open(self, request: GenerationRequest) -> int:
         """Let a checked request join at the next step; return its ticket."""
@@ -428,5 +429,6 @@ class Batcher:
 
 
 def _expected(request: GenerationRequest) -> int:
-    n_prompt = len(request.prompt)
-    return n_prompt + min(request.max_tokens, n_prompt + EXPECTED_EXTRA)
+    """Return the cells that a generation probably takes beside the beginning that it shares."""
+    n_own = len(request.prompt) - request.n_fixed
+    return n_own + min(request.max_tokens, n_own + EXPECTED_EXTRA)
