@@ -224,17 +224,18 @@ class Batcher:
         is_last = n_held + n_possible == len(generation.tokens)
         if not is_last:
             return _Part(generation, Run(generation.slot, n_held, tokens, 0))
-        guess = self._guess(generation, parts, n_rows=n_rows - n_possible)
+        guess = self._guess(generation, parts, n_rows=n_rows - n_possible, n_beside=n_possible)
         return _Part(generation, Run(generation.slot, n_held, tokens + guess, 1 + len(guess)), guess)
 
-    def _guess(self, generation: Generation, parts: Sequence[_Part], *, n_rows: int) -> tuple[int, ...]:
+    def _guess(self, generation: Generation, parts: Sequence[_Part], *, n_rows: int, n_beside: int) -> tuple[int, ...]:
         """Return what to verify beside the tokens that have to be computed, as far as there is room to spare."""
         if generation.draft is None:
             return ()
         n_outputs = self._decoder.n_outputs - self._decoder.n_slots - sum(len(part.guess) for part in parts)
         n_cells = self._slots.n_free - sum(len(part.run.tokens) for part in parts)
         n_cells -= len(generation.tokens) - self._slots.n_held(generation.slot)
-        return generation.draft.guess(max(0, min(n_rows, n_outputs, n_cells, generation.n_left - 1)))
+        n_most = max(0, min(n_rows, n_outputs, n_cells, generation.n_left - 1))
+        return generation.draft.guess(n_most, n_beside=n_beside + sum(len(part.run.tokens) for part in parts))
 
     def _n_pending(self, generation: Generation) -> int:
         return len(generation.tokens) - self._slots.n_held(generation.slot) if generation.is_started else -1

@@ -26,11 +26,13 @@ SLOTS = (32, 16, 4, 1)
 """Generations decoded together, best first; where there are several, one more is kept for interactive work. Kernels
 compute 16 rows at a time; 8 cost as much as 16 without AVX-512, and 64 rows meet another, slower attention kernel."""
 CELLS_PER_SLOT = 124
-"""Of the shared KV cache: a sentence and its translation, their prompt's beginning being shared. So 32 slots take no more
-than the usual context of one; longer texts run fewer at a time."""
-DRAFT_SLICE = 15
-"""Guessed tokens per step; with the token before them they fill the 16 rows that kernels compute at a time."""
-LONG_DRAFT_SLICE = 31
+"""Of the shared KV cache: a sentence and its translation, their prompt's beginning being shared. So 32 slots take no
+more than the usual context of one; longer texts run fewer at a time."""
+KERNEL_ROWS = 16
+"""Rows that kernels compute at a time."""
+DRAFT_SLICE = KERNEL_ROWS - 1
+"""Guessed tokens per step; with the token before them they fill the rows that kernels compute at a time."""
+LONG_DRAFT_SLICE = 2 * KERNEL_ROWS - 1
 """After a slice that was right throughout."""
 PREFIX_BYTES = 2 << 30
 """Most bytes that states of prompt beginnings take on disk."""

@@ -5,6 +5,7 @@ llama.cpp maps a file and waits until the system has read it all, by one reader,
 
 from __future__ import annotations
 
+import itertools
 import os
 import queue
 import threading
@@ -54,7 +55,7 @@ def _read(path: Path, missing: list[int], on_progress: Callable[[float], bool]) 
     bounds = [len(missing) * part // N_READERS for part in range(N_READERS + 1)]
     with ThreadPoolExecutor(N_READERS, thread_name_prefix="hymt-read-ahead") as pool:
         try:
-            for first, last in zip(bounds, bounds[1:], strict=False):
+            for first, last in itertools.pairwise(bounds):
                 pool.submit(_read_part, path, missing[first:last], done=done, stop=stop)
             for n_read in range(1, len(missing) + 1):
                 error = done.get()
