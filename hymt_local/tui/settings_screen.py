@@ -45,6 +45,7 @@ LATER = frozenset(
         "kv_offload",
         "tensor_split",
         "flash_attention",
+        "repack",
         "mlock",
         "slots",
         "deterministic",

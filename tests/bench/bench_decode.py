@@ -186,15 +186,20 @@ class Peer:
     """Speed of the engine over that of llama-bench: median of the rounds' own ratios."""
 
 
-def compare_with_peer(path: Path, program: str, *, rounds: int, n_tokens: int, threads: int) -> Peer:
-    """Decode as many tokens by both; llama-bench loads the file anew each time, which it does not count."""
-    options = LlamaOptions(context_length=CONTEXT_LENGTH, threads=threads)
+def compare_with_peer(
+    path: Path, program: str, *, rounds: int, n_tokens: int, threads: int, repacks: bool = False
+) -> Peer:
+    """Decode as many tokens by both; llama-bench loads the file anew each time, which it does not count.
+
+    With `repacks` both rearrange the weights, llama.cpp's default; without, neither does, ours on x86.
+    """
+    options = LlamaOptions(context_length=CONTEXT_LENGTH, threads=threads, repack=repacks)
     engine = ThreadedEngine(open_llama_backend(path, options), path.stem)
     pairs: list[tuple[float, float]] = []
     with asyncio.Runner() as runner:
         runner.run(run_engine(engine, n_tokens))
         for _ in range(rounds):
-            theirs_s = _llama_bench_s(program, path, threads=threads, n_tokens=n_tokens)
+            theirs_s = _llama_bench_s(program, path, threads=threads, n_tokens=n_tokens, repacks=repacks)
             pairs.append((theirs_s, runner.run(run_engine(engine, n_tokens)).wall_s))
         runner.run(engine.close())
     return Peer(
@@ -207,10 +212,10 @@ def compare_with_peer(path: Path, program: str, *, rounds: int, n_tokens: int, t
     )
 
 
-def _llama_bench_s(program: str, path: Path, *, threads: int, n_tokens: int) -> float:
+def _llama_bench_s(program: str, path: Path, *, threads: int, n_tokens: int, repacks: bool) -> float:
     arguments = [
         program, "-m", str(path), "-p", "0", "-n", str(n_tokens), "-r", "1", "-t", str(threads), "-fa", "1",
-        "-o", "json",
+        "--repack", str(int(repacks)), "-o", "json",
     ]  # fmt: skip
     done = subprocess.run(arguments, capture_output=True, check=True)
     (row,) = json.loads(done.stdout)
@@ -247,11 +252,17 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--model", type=Path, default=None, help="a GGUF file instead of the synthetic ones")
     parser.add_argument("--peer", default="", help="llama-bench, to compare one model with")
     parser.add_argument("--threads", type=int, default=None, help="with --peer")
+    parser.add_argument("--repack", action="store_true", help="with --peer: both rearrange the weights")
     options = parser.parse_args(arguments)
     if options.peer:
         threads = options.threads or default_threads(options.model.stat().st_size, usable_cores())
         peer = compare_with_peer(
-            options.model, options.peer, rounds=options.rounds, n_tokens=options.tokens, threads=threads
+            options.model,
+            options.peer,
+            rounds=options.rounds,
+            n_tokens=options.tokens,
+            threads=threads,
+            repacks=options.repack,
         )
         _print([peer], as_json=options.json)
         return

@@ -57,12 +57,12 @@ def test_the_settings_reach_the_engine_wherever_it_runs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("place", ["child", "inline"])
 def test_where_weights_and_cache_are_kept_is_as_set(tmp_path: Path, place: str) -> None:
     """What a GPU would be told is told on a machine without one too, and changes nothing there."""
-    settings = {"mlock": True, "kv_offload": False, "tensor_split": "3,1.5", "flash_attention": False}
+    settings = {"mlock": True, "repack": "on", "kv_offload": False, "tensor_split": "3,1.5", "flash_attention": False}
     app = open_app(tmp_path, engine_process=place, gpu_layers=99, memory_check=False, **settings)
     model = toy_of(app, tmp_path)
     options = app._fitted_options(model, app.probe_machine())
     assert (options.use_mlock, options.kv_offload, options.tensor_split) == (True, False, (3.0, 1.5))
-    assert (options.flash_attention, options.gpu_layers) == (False, 99)
+    assert (options.flash_attention, options.gpu_layers, options.repack) == (False, 99, True)
     with closing(load(app, model)) as backend:
         assert backend.info.n_gpu_layers == 0
         assert len(answer(backend)) == 12
