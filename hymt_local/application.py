@@ -277,6 +277,7 @@ class Application:
             kv_type=TINY_KV_TYPE if is_tiny and self.settings.kv_type == "auto" else fit.kv_type,
             slots=fit.n_slots,
             deterministic=self.settings.deterministic,
+            repack=None if self.settings.repack == "auto" else self.settings.repack == "on",
             use_mlock=self.settings.mlock,
             kv_offload=self.settings.kv_offload,
             tensor_split=_shares(self.settings.tensor_split),

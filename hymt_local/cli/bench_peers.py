@@ -10,7 +10,7 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +74,15 @@ def _run_bench(program: str, work: PeerWork) -> Peer:
 
 
 def _run_server(program: str, work: PeerWork) -> Peer:
-    with _server(program, work) as address, ThreadPoolExecutor(work.n_together) as pool:
+    n_tokens = (len(work.batch_prompt) + work.output_tokens + 8) * work.n_together
+    arguments = (
+        "-np", str(work.n_together), "-c", str(max(4096, n_tokens)), "-t", str(work.threads),
+        "-ngl", str(work.gpu_layers),
+    )  # fmt: skip
+    with (
+        running_server(program, work.path, arguments=arguments) as address,
+        ThreadPoolExecutor(work.n_together) as pool,
+    ):
         _complete(address, work, 0)
         started = time.perf_counter()
         n_tokens = sum(pool.map(lambda index: _complete(address, work, 1 + index), range(work.n_together)))
@@ -83,16 +91,13 @@ def _run_server(program: str, work: PeerWork) -> Peer:
 
 
 @contextlib.contextmanager
-def _server(program: str, work: PeerWork) -> Iterator[str]:
+def running_server(program: str, path: Path, *, arguments: Sequence[str]) -> Iterator[str]:
+    """Run llama-server on loopback; the value is its address, given when it answers."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    n_tokens = (len(work.batch_prompt) + work.output_tokens + 8) * work.n_together
-    arguments = [
-        program, "-m", str(work.path), "--host", "127.0.0.1", "--port", str(port), "-np", str(work.n_together),
-        "-c", str(max(4096, n_tokens)), "-t", str(work.threads), "-ngl", str(work.gpu_layers),
-    ]  # fmt: skip
-    process = subprocess.Popen(arguments, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    command = [program, "-m", str(path), "--host", "127.0.0.1", "--port", str(port), *arguments]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         address = f"http://127.0.0.1:{port}"
         _wait_until_ready(process, address)
@@ -117,11 +122,17 @@ def _wait_until_ready(process: subprocess.Popen[bytes], address: str) -> None:
 def _complete(address: str, work: PeerWork, index: int) -> int:
     """Return the number of tokens of one answer; each prompt begins otherwise."""
     turn = index % len(work.batch_prompt)
+    prompt = (*work.batch_prompt[turn:], *work.batch_prompt[:turn])
+    return complete(address, prompt, n_tokens=work.output_tokens, keeps_prompt=False)
+
+
+def complete(address: str, prompt: Sequence[int], *, n_tokens: int, keeps_prompt: bool = True) -> int:
+    """Let a llama-server answer a prompt; return how many tokens it wrote, at most `n_tokens`."""
     body: dict[str, Any] = {
-        "prompt": [*work.batch_prompt[turn:], *work.batch_prompt[:turn]],
-        "n_predict": work.output_tokens,
+        "prompt": list(prompt),
+        "n_predict": n_tokens,
         "temperature": 0,
-        "cache_prompt": False,
+        "cache_prompt": keeps_prompt,
     }
     request = urllib.request.Request(
         f"{address}/completion", json.dumps(body).encode(), {"Content-Type": "application/json"}

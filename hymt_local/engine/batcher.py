@@ -31,7 +31,7 @@ looks at the cells of all sequences, and rounds otherwise, so that an answer wou
 LEAST_SHARED = 8
 """Tokens of a common beginning that are worth waiting for, or sharing."""
 EXPECTED_EXTRA = 32
-"""An answer is expected to have as many tokens as its prompt and so many more; few have twice that."""
+"""An answer is expected to have as many tokens as its source and so many more; few have twice that."""
 MOST_IDLE = {True: 1, False: 2}
 """Finished sequences, interactive and other, that are remembered. More would not be found again, and slow each step."""
 
@@ -113,8 +113,9 @@ class Batcher:
             return False
         if not self._live or request.priority is Priority.INTERACTIVE:
             return True
-        n_expected = sum(_expected(generation.request) for generation in self._live.values())
-        return n_expected + _expected(request) <= self._decoder.n_cells
+        requests = [*(generation.request for generation in self._live.values()), request]
+        n_shared = sum(map(len, {one.prompt[: one.n_fixed] for one in requests}))
+        return n_shared + sum(map(_expected, requests)) <= self._decoder.n_cells
 
     def open(self, request: GenerationRequest) -> int:
         """Let a checked request join at the next step; return its ticket."""
@@ -223,17 +224,18 @@ class Batcher:
         is_last = n_held + n_possible == len(generation.tokens)
         if not is_last:
             return _Part(generation, Run(generation.slot, n_held, tokens, 0))
-        guess = self._guess(generation, parts, n_rows=n_rows - n_possible)
+        guess = self._guess(generation, parts, n_rows=n_rows - n_possible, n_beside=n_possible)
         return _Part(generation, Run(generation.slot, n_held, tokens + guess, 1 + len(guess)), guess)
 
-    def _guess(self, generation: Generation, parts: Sequence[_Part], *, n_rows: int) -> tuple[int, ...]:
+    def _guess(self, generation: Generation, parts: Sequence[_Part], *, n_rows: int, n_beside: int) -> tuple[int, ...]:
         """Return what to verify beside the tokens that have to be computed, as far as there is room to spare."""
         if generation.draft is None:
             return ()
         n_outputs = self._decoder.n_outputs - self._decoder.n_slots - sum(len(part.guess) for part in parts)
         n_cells = self._slots.n_free - sum(len(part.run.tokens) for part in parts)
         n_cells -= len(generation.tokens) - self._slots.n_held(generation.slot)
-        return generation.draft.guess(max(0, min(n_rows, n_outputs, n_cells, generation.n_left - 1)))
+        n_most = max(0, min(n_rows, n_outputs, n_cells, generation.n_left - 1))
+        return generation.draft.guess(n_most, n_beside=n_beside + sum(len(part.run.tokens) for part in parts))
 
     def _n_pending(self, generation: Generation) -> int:
         return len(generation.tokens) - self._slots.n_held(generation.slot) if generation.is_started else -1
@@ -428,5 +430,6 @@ class Batcher:
 
 
 def _expected(request: GenerationRequest) -> int:
-    n_prompt = len(request.prompt)
-    return n_prompt + min(request.max_tokens, n_prompt + EXPECTED_EXTRA)
+    """Return the cells that a generation probably takes beside the beginning that it shares."""
+    n_own = len(request.prompt) - request.n_fixed
+    return n_own + min(request.max_tokens, n_own + EXPECTED_EXTRA)

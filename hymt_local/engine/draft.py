@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from hymt_local.engine.counters import DraftStats
-from hymt_local.engine.options import DRAFT_SLICE, LONG_DRAFT_SLICE
+from hymt_local.engine.options import DRAFT_SLICE, KERNEL_ROWS, LONG_DRAFT_SLICE
 
 ANCHOR = 2
 """Tokens that have to agree before the draft is followed again after a disagreement."""
@@ -45,11 +45,22 @@ class Draft:
         self._anchor = ANCHOR
         self._size = LONG_DRAFT_SLICE  # most edits leave the beginning as it was
 
-    def guess(self, n_most: int) -> tuple[int, ...]:
-        """Return the tokens that probably come next, at most `n_most`; none while answer and draft disagree."""
+    def guess(self, n_most: int, *, n_beside: int = 1) -> tuple[int, ...]:
+        """Return the tokens that probably come next, at most `n_most`; none while answer and draft disagree.
+
+        Args:
+            n_most: Bound.
+            n_beside: Rows that the call has anyway; with them, a few rows beyond what kernels compute at a time are
+                left to the next call.
+        """
         if self._at is None:
             return ()
-        return tuple(self._tokens[self._at : self._at + min(self._size, n_most)])
+        size = min(self._size, n_most)
+        n_over = (n_beside + size) % KERNEL_ROWS
+        is_last = len(self._tokens) - self._at <= size
+        if n_over <= KERNEL_ROWS // 2 and size > n_over and not is_last:
+            size -= n_over
+        return tuple(self._tokens[self._at : self._at + size])
 
     def follow(self, answer: Sequence[int], *, n_new: int, n_right: int, n_guessed: int) -> None:
         """Take note of new tokens.

@@ -152,7 +152,8 @@ def count_distinct(header: GgufHeader, key: str) -> int:
     if not isinstance(value, SkippedArray) or value.type_id != _STRING:
         return len({str(element).partition("\0")[0] for element in read_array(header, key)})
     with _reader_at(header, value.position) as reader:
-        return len({raw.partition(b"\0")[0] if b"\0" in raw else raw for raw in reader.raw_strings(value.length)})
+        distinct = set(reader.raw_strings(value.length))
+    return len({raw.partition(b"\0")[0] for raw in distinct} if any(b"\0" in raw for raw in distinct) else distinct)
 
 
 def quantization_of(header: GgufHeader) -> str:
@@ -228,14 +229,17 @@ class _Reader:
                 self._require(8)
         self._skip_to(position)
 
-    def raw_strings(self, length: int) -> Iterator[bytes]:
+    def raw_strings(self, length: int) -> list[bytes]:
         position, unpack = self.position, _U64.unpack_from
         self.skip_elements(_STRING, length)
         data = self._data
-        for _ in range(length):
-            end = position + 8 + unpack(data, position)[0]
-            yield data[position + 8 : end]
-            position = end
+        strings: list[bytes] = []
+        append = strings.append
+        for _ in range(length):  # a hundred thousand of them: no call but these
+            start = position + 8
+            position = start + unpack(data, position)[0]
+            append(data[start:position])
+        return strings
 
     def corrupt(self, what: str) -> ModelFileError:
         return corruption(self.path, what)

@@ -188,7 +188,7 @@ class LlamaBackend(Backend):
         self._library = library
         self._path = header.path
         self._size_bytes = header.size_bytes
-        self._uses_mmap = options.use_mmap
+        self._uses_mmap = options.maps_file
         self._is_deterministic = options.deterministic
         self._file = header.path.open("rb")
         self._model: Any = None
@@ -417,12 +417,12 @@ def _load_model(
 ) -> Any:
     api = library.api
     progress = _Progress(on_progress)
-    if options.use_mmap and not read_ahead(header.path, progress.report_reading):
+    if options.maps_file and not read_ahead(header.path, progress.report_reading):
         raise EngineLoadError("loading was given up")
     params = api.llama_model_default_params()
     params.n_gpu_layers = options.gpu_layers
     params.load_mode = _load_mode(api, options)
-    params.use_extra_bufts = not _is_x86()  # repacked weights there double memory and load time for 10 % more speed
+    params.use_extra_bufts = not _is_x86() if options.repack is None else options.repack
     params.load_mtp = False
     params.progress_callback = callback = api.llama_progress_callback(progress)
     no_device = (ctypes.c_void_p * 1)(None)
@@ -462,7 +462,7 @@ def _load_error(library: Library, header: GgufHeader, *, is_given_up: bool) -> E
 
 
 def _load_mode(api: Any, options: LlamaOptions) -> int:
-    if options.use_mmap:
+    if options.maps_file:
         return int(api.LLAMA_LOAD_MODE_MMAP_MLOCK if options.use_mlock else api.LLAMA_LOAD_MODE_MMAP)
     return int(api.LLAMA_LOAD_MODE_MLOCK if options.use_mlock else api.LLAMA_LOAD_MODE_NONE)
 

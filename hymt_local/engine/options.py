@@ -25,11 +25,14 @@ PROMPT_SLICE = 256
 SLOTS = (32, 16, 4, 1)
 """Generations decoded together, best first; where there are several, one more is kept for interactive work. Kernels
 compute 16 rows at a time; 8 cost as much as 16 without AVX-512, and 64 rows meet another, slower attention kernel."""
-CELLS_PER_SLOT = 160
-"""Of the shared KV cache: a sentence or two, their prompt and their translation. Longer ones run fewer at a time."""
-DRAFT_SLICE = 15
-"""Guessed tokens per step; with the token before them they fill the 16 rows that kernels compute at a time."""
-LONG_DRAFT_SLICE = 31
+CELLS_PER_SLOT = 124
+"""Of the shared KV cache: a sentence and its translation, their prompt's beginning being shared. So 32 slots take no
+more than the usual context of one; longer texts run fewer at a time."""
+KERNEL_ROWS = 16
+"""Rows that kernels compute at a time."""
+DRAFT_SLICE = KERNEL_ROWS - 1
+"""Guessed tokens per step; with the token before them they fill the rows that kernels compute at a time."""
+LONG_DRAFT_SLICE = 2 * KERNEL_ROWS - 1
 """After a slice that was right throughout."""
 PREFIX_BYTES = 2 << 30
 """Most bytes that states of prompt beginnings take on disk."""
@@ -51,6 +54,9 @@ class LlamaOptions:
     """Of the KV cache. q8_0 halves it, q4_0 takes a quarter; bf16 makes answers depend twenty times less often on what
     is computed beside them (sums are kept in 32 bits). On the CPU all three read long prompts slower than f16."""
     use_mmap: bool = True
+    repack: bool | None = None
+    """Rearrange the weights for writing one answer: 10 to 20 % faster on x86, but prompts are read and batches written
+    up to twice as slowly, and loading takes ten times as long. None: not on x86, elsewhere as llama.cpp does."""
     use_mlock: bool = False
     """Keep the weights in memory whatever other programs want; needs a permission of the system."""
     kv_offload: bool = True
@@ -73,6 +79,11 @@ class LlamaOptions:
     """These are not the options that were planned: memory was too short for those."""
     name: str = ""
     """For `ModelInfo.name`; the file's own name for itself when empty."""
+
+    @property
+    def maps_file(self) -> bool:
+        """Use the weights where they lie in the file; repacked ones would take memory a second time."""
+        return self.use_mmap and self.repack is not True
 
     @property
     def n_slots(self) -> int:

@@ -5,14 +5,18 @@ llama.cpp maps a file and waits until the system has read it all, by one reader,
 
 from __future__ import annotations
 
+import itertools
 import os
+import queue
+import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 CHUNK_BYTES = 4 << 20
 N_READERS = 4
-"""Requests that a disk has at once: one leaves most of a solid-state disk idle."""
+"""Each reads a part of its own from its beginning to its end, as the system's own read-ahead likes it: nearly twice as
+fast as one on a virtual disk, and faster than chunks in turn."""
 
 
 def read_ahead(path: Path, on_progress: Callable[[float], bool]) -> bool:
@@ -27,9 +31,8 @@ def read_ahead(path: Path, on_progress: Callable[[float], bool]) -> bool:
     """
     try:
         with path.open("rb") as file:
-            descriptor = file.fileno()
-            missing = list(missing_chunks(descriptor, path.stat().st_size))
-            return not missing or _read(descriptor, missing, on_progress)
+            missing = list(missing_chunks(file.fileno(), path.stat().st_size))
+        return not missing or _read(path, missing, on_progress)
     except OSError:
         return True
 
@@ -46,18 +49,36 @@ def missing_chunks(descriptor: int, size_bytes: int) -> Iterator[int]:
             yield start
 
 
-def _read(descriptor: int, missing: list[int], on_progress: Callable[[float], bool]) -> bool:
+def _read(path: Path, missing: list[int], on_progress: Callable[[float], bool]) -> bool:
+    done: queue.SimpleQueue[OSError | None] = queue.SimpleQueue()
+    stop = threading.Event()
+    bounds = [len(missing) * part // N_READERS for part in range(N_READERS + 1)]
     with ThreadPoolExecutor(N_READERS, thread_name_prefix="hymt-read-ahead") as pool:
-        reads = [pool.submit(_read_chunk, descriptor, start) for start in missing]
-        for n_read, read in enumerate(reads, start=1):
-            read.result()
-            if not on_progress(n_read / len(reads)):
-                pool.shutdown(cancel_futures=True)
-                return False
+        try:
+            for first, last in itertools.pairwise(bounds):
+                pool.submit(_read_part, path, missing[first:last], done=done, stop=stop)
+            for n_read in range(1, len(missing) + 1):
+                error = done.get()
+                if error is not None:
+                    raise error
+                if not on_progress(n_read / len(missing)):
+                    return False
+        finally:
+            stop.set()
     return True
 
 
-def _read_chunk(descriptor: int, start: int) -> None:
-    """Let the system copy a chunk to nowhere: a buffer of this thread that is soon forgotten."""
-    buffer = bytearray(CHUNK_BYTES)
-    os.preadv(descriptor, [buffer], start)
+def _read_part(
+    path: Path, chunks: list[int], *, done: queue.SimpleQueue[OSError | None], stop: threading.Event
+) -> None:
+    """Let the system copy chunks to nowhere; report each, or why it is the last."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            buffer = bytearray(CHUNK_BYTES)
+            for start in chunks:
+                if stop.is_set():
+                    return
+                os.preadv(file.fileno(), [buffer], start)
+                done.put(None)
+    except OSError as error:
+        done.put(error)

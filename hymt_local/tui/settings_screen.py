@@ -46,6 +46,7 @@ LATER = frozenset(
         "kv_offload",
         "tensor_split",
         "flash_attention",
+        "repack",
         "mlock",
         "slots",
         "deterministic",

@@ -1,8 +1,10 @@
 """Many segments decoded together against one by one, through the whole engine, on one synthetic model.
 
-Run `python -m tests.bench.bench_batch [--json] [--model FILE]`. Ratios only: the runs alternate, and share whatever
-else the machine is doing. The segments are like a document's: one fixed beginning, sources of 15 to 59 tokens, answers
-of 8 to 80. Answers are cut at their length, so that both sides do the same work.
+Run `python -m tests.bench.bench_batch [--json] [--model FILE] [--server llama-server]`. Ratios only: the runs
+alternate, and share whatever else the machine is doing. The segments are like a document's: one fixed beginning,
+sources of 15 to 59 tokens, answers of 8 to 80. Answers are cut at their length, so that all do the same work. One by
+one the fixed beginning is read once and kept, as it is in a batch; `--exact` takes the deterministic engine instead,
+which reads all of it anew. With `--server` llama.cpp's server does the same with as many slots, its prompt cache on.
 """
 
 from __future__ import annotations
@@ -16,15 +18,17 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 from gguf import GGMLQuantizationType
 
+from hymt_local.cli.bench_peers import complete, running_server
 from hymt_local.engine.base import FinishReason, GenerationDone, GenerationRequest, TokensGenerated
 from hymt_local.engine.llama import open_llama_backend
 from hymt_local.engine.machine import usable_cores
-from hymt_local.engine.options import SLOTS, LlamaOptions, default_threads
+from hymt_local.engine.options import CELLS_PER_SLOT, SLOTS, LlamaOptions, default_threads
 from hymt_local.engine.scheduler import ThreadedEngine
 from hymt_local.events import Priority
 from tests.toy_models import ToyGeometry, ToyModel, write_toy_model
@@ -59,6 +63,8 @@ class BatchGain:
     """Share of the answers that are not the same token by token: where two logits tie, kernels decide."""
     interactive_ratio: float
     """First token of an interactive request during the document over its time alone."""
+    server_ratio: float
+    """Time of llama.cpp's server over time together: median of the rounds' own ratios; 0.0 without one."""
 
 
 def segments(*, n_segments: int, first_id: int = 33, n_ids: int = 90) -> list[GenerationRequest]:
@@ -118,6 +124,22 @@ async def interactive_beside(engine: ThreadedEngine, work: Sequence[GenerationRe
     return ratio
 
 
+def server_work(
+    program: str, path: Path, work: Sequence[GenerationRequest], *, threads: int, slots: int
+) -> tuple[int, float]:
+    """Let llama.cpp's server answer everything, with as many slots; return its output tokens and seconds.
+
+    Its answers are cut where ours are; a model that stops by itself would not do the same work.
+    """
+    n_cells = slots * CELLS_PER_SLOT
+    more = ("-c", str(n_cells), "-t", str(threads), "-np", str(slots), "-fa", "on", "--kv-unified")
+    with running_server(program, path, arguments=more) as address, ThreadPoolExecutor(slots) as pool:
+        complete(address, work[0].prompt[:N_FIXED], n_tokens=1)
+        started = time.perf_counter()
+        told = pool.map(lambda one: complete(address, one.prompt, n_tokens=one.max_tokens), work)
+        return sum(told), time.perf_counter() - started
+
+
 _Clocks = tuple[float, float]
 """Seconds of wall and of processor time."""
 
@@ -130,17 +152,18 @@ def _since(started: _Clocks, ended: _Clocks) -> _Clocks:
     return ended[0] - started[0], ended[1] - started[1]
 
 
-async def measure(path: Path, *, rounds: int, n_segments: int, threads: int, slots: int) -> BatchGain:
-    """Run both ways in turn on two engines of one file."""
+async def measure(
+    path: Path, *, rounds: int, n_segments: int, threads: int, slots: int, is_exact: bool = False, server: str = ""
+) -> BatchGain:
+    """Run all ways in turn on one file."""
     common = LlamaOptions(context_length=CONTEXT_LENGTH, threads=threads, slots=slots)
     engine = ThreadedEngine(open_llama_backend(path, common), path.stem)
-    alone = ThreadedEngine(
-        open_llama_backend(path, LlamaOptions(context_length=CONTEXT_LENGTH, threads=threads, deterministic=True)),
-        "alone",
-    )
+    single = replace(common, slots=1, deterministic=is_exact)
+    alone = ThreadedEngine(open_llama_backend(path, single), "alone")
     info = await engine.load()
     work = segments(n_segments=n_segments)
     times: list[tuple[_Clocks, _Clocks]] = []
+    server_ratios: list[float] = []
     for _ in range(rounds):
         started = _clocks()
         expected = await one_by_one(alone, work)
@@ -149,7 +172,14 @@ async def measure(path: Path, *, rounds: int, n_segments: int, threads: int, slo
         ended = _clocks()
         times.append((_since(started, middle), _since(middle, ended)))
         one, many = times[-1]
-        sys.stderr.write(f"wall ratio {one[0] / many[0]:.2f}, processor ratio {one[1] / many[1]:.2f}\n")
+        if server:
+            n_told, server_s = server_work(server, path, work, threads=threads, slots=slots)
+            server_ratios.append(server_s / many[0])
+            sys.stderr.write(f"server {server_s:.1f} s for {n_told} tokens\n")
+        sys.stderr.write(
+            f"{one[0]:.1f} s one by one, {many[0]:.1f} s together: wall {one[0] / many[0]:.2f}, "
+            f"processor {one[1] / many[1]:.2f}\n"
+        )
     n_tokens = sum(map(len, found))
     ratios = [await interactive_beside(engine, work[: n_segments - 8]) for _ in range(rounds)]
     await alone.close()
@@ -167,6 +197,7 @@ async def measure(path: Path, *, rounds: int, n_segments: int, threads: int, slo
         cpu_ratio=statistics.median(one[1] / many[1] for one, many in times),
         different=sum(a != b for a, b in zip(expected, found, strict=True)) / n_segments,
         interactive_ratio=statistics.median(ratios),
+        server_ratio=statistics.median(server_ratios or [0.0]),
     )
 
 
@@ -178,6 +209,8 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--segments", type=int, default=N_SEGMENTS)
     parser.add_argument("--threads", type=int, default=None)
     parser.add_argument("--slots", type=int, default=SLOTS[0])
+    parser.add_argument("--exact", action="store_true", help="one by one on the deterministic engine")
+    parser.add_argument("--server", default="", help="llama-server, to do the same")
     parser.add_argument("--model", type=Path, default=None, help="a GGUF file instead of a synthetic one")
     options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as folder:
@@ -189,6 +222,8 @@ def main(arguments: list[str] | None = None) -> None:
                 n_segments=options.segments,
                 threads=options.threads or default_threads(path.stat().st_size, usable_cores()),
                 slots=options.slots,
+                is_exact=options.exact,
+                server=options.server,
             )
         )
     row = asdict(gain)

@@ -11,10 +11,11 @@ import argparse
 import asyncio
 import json
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -172,6 +173,55 @@ class BareLoop:
         self._api.llama_free(self._context)
 
 
+@dataclass(frozen=True)
+class Peer:
+    """The engine against llama.cpp's own `llama-bench`, in turn: medians over the rounds."""
+
+    file: str
+    threads: int
+    rounds: int
+    llama_bench_ms: float
+    engine_ms: float
+    wall_ratio: float
+    """Speed of the engine over that of llama-bench: median of the rounds' own ratios."""
+
+
+def compare_with_peer(
+    path: Path, program: str, *, rounds: int, n_tokens: int, threads: int, repacks: bool = False
+) -> Peer:
+    """Decode as many tokens by both; llama-bench loads the file anew each time, which it does not count.
+
+    With `repacks` both rearrange the weights, llama.cpp's default; without, neither does, ours on x86.
+    """
+    options = LlamaOptions(context_length=CONTEXT_LENGTH, threads=threads, repack=repacks)
+    engine = ThreadedEngine(open_llama_backend(path, options), path.stem)
+    pairs: list[tuple[float, float]] = []
+    with asyncio.Runner() as runner:
+        runner.run(run_engine(engine, n_tokens))
+        for _ in range(rounds):
+            theirs_s = _llama_bench_s(program, path, threads=threads, n_tokens=n_tokens, repacks=repacks)
+            pairs.append((theirs_s, runner.run(run_engine(engine, n_tokens)).wall_s))
+        runner.run(engine.close())
+    return Peer(
+        file=path.stem,
+        threads=threads,
+        rounds=rounds,
+        llama_bench_ms=1e3 * statistics.median(theirs for theirs, _ in pairs),
+        engine_ms=1e3 * statistics.median(ours for _, ours in pairs),
+        wall_ratio=statistics.median(theirs / ours for theirs, ours in pairs),
+    )
+
+
+def _llama_bench_s(program: str, path: Path, *, threads: int, n_tokens: int, repacks: bool) -> float:
+    arguments = [
+        program, "-m", str(path), "-p", "0", "-n", str(n_tokens), "-r", "1", "-t", str(threads), "-fa", "1",
+        "--repack", str(int(repacks)), "-o", "json",
+    ]  # fmt: skip
+    done = subprocess.run(arguments, capture_output=True, check=True)
+    (row,) = json.loads(done.stdout)
+    return 1 / float(row["avg_ts"])
+
+
 def _clocks() -> tuple[float, float]:
     return time.perf_counter(), time.process_time()
 
@@ -200,7 +250,22 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=33)
     parser.add_argument("--model", type=Path, default=None, help="a GGUF file instead of the synthetic ones")
+    parser.add_argument("--peer", default="", help="llama-bench, to compare one model with")
+    parser.add_argument("--threads", type=int, default=None, help="with --peer")
+    parser.add_argument("--repack", action="store_true", help="with --peer: both rearrange the weights")
     options = parser.parse_args(arguments)
+    if options.peer:
+        threads = options.threads or default_threads(options.model.stat().st_size, usable_cores())
+        peer = compare_with_peer(
+            options.model,
+            options.peer,
+            rounds=options.rounds,
+            n_tokens=options.tokens,
+            threads=threads,
+            repacks=options.repack,
+        )
+        _print([peer], as_json=options.json)
+        return
     if options.model is not None:
         comparison = compare(options.model, series=options.series, rounds=options.rounds, n_tokens=options.tokens)
         _print([comparison], as_json=options.json)
@@ -216,7 +281,7 @@ def main(arguments: list[str] | None = None) -> None:
     _print(comparisons, as_json=options.json)
 
 
-def _print(comparisons: list[Comparison], *, as_json: bool) -> None:
+def _print(comparisons: Sequence[Comparison | Peer], *, as_json: bool) -> None:
     rows = [asdict(comparison) for comparison in comparisons]
     if as_json:
         sys.stdout.write(json.dumps(rows, indent=2) + "\n")

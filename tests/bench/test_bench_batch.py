@@ -13,7 +13,7 @@ def test_both_ways_are_run_on_one_file_and_compared(tmp_path: Path, capsys: pyte
     path = write_toy_model(tmp_path / "toy.gguf")
     bench_batch.main(["--json", "--rounds", "1", "--segments", "10", "--model", str(path)])
     row = json.loads(capsys.readouterr().out)
-    assert (row["slots"], row["segments"], row["threads"]) == (16, 10, 1)
+    assert (row["slots"], row["segments"], row["threads"]) == (32, 10, 1)
     assert row["wall_ratio"] > 0
     assert row["interactive_ratio"] > 0
     assert row["different"] <= 0.2

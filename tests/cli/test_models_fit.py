@@ -52,7 +52,7 @@ def test_one_model_is_explained(hymt_here: RunHymt, simulated: Any) -> None:
 
 def test_one_thread_is_singular(hymt_here: RunHymt, simulated: Any) -> None:
     simulated(machine(16))
-    assert "at once                 16 texts, 1 thread\n" in hymt_here("models", "fit", "demo").text
+    assert "at once                 32 texts, 1 thread\n" in hymt_here("models", "fit", "demo").text
 
 
 def test_what_does_not_fit_is_status_3_with_the_nearest_thing_that_does(hymt_here: RunHymt, simulated: Any) -> None:

@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from hymt_local.application import Application, open_application
+from hymt_local.config import check_setting
 from hymt_local.engine.base import Backend, GenerationRequest, TokensGenerated
 from hymt_local.engine.host import HostedBackend
 from hymt_local.engine.llama import LlamaBackend
+from hymt_local.errors import ConfigError
 from hymt_local.events import TranslationRequest
 from hymt_local.installed import InstalledModel
 from tests.toy_models import write_toy_model
@@ -50,6 +52,30 @@ def test_the_settings_reach_the_engine_wherever_it_runs(tmp_path: Path) -> None:
             answers.append(answer(backend))
         assert [path.suffix for path in (app.paths.cache_dir / "prefix").iterdir()] == [".kv"]
     assert answers[0] == answers[1] != []
+
+
+@pytest.mark.parametrize("place", ["child", "inline"])
+def test_where_weights_and_cache_are_kept_is_as_set(tmp_path: Path, place: str) -> None:
+    """What a GPU would be told is told on a machine without one too, and changes nothing there."""
+    settings = {"mlock": True, "repack": "on", "kv_offload": False, "tensor_split": "3,1.5", "flash_attention": False}
+    app = open_app(tmp_path, engine_process=place, gpu_layers=99, memory_check=False, **settings)
+    model = toy_of(app, tmp_path)
+    options = app._fitted_options(model, app.probe_machine())
+    assert (options.use_mlock, options.kv_offload, options.tensor_split) == (True, False, (3.0, 1.5))
+    assert (options.flash_attention, options.gpu_layers, options.repack) == (False, 99, True)
+    with closing(load(app, model)) as backend:
+        assert backend.info.n_gpu_layers == 0
+        assert len(answer(backend)) == 12
+        if isinstance(backend, LlamaBackend):
+            assert backend._context is not None
+            shape = backend._context._shape
+            assert (shape.kv_offload, shape.flash_attention, shape.offload) == (False, False, True)
+
+
+@pytest.mark.parametrize("text", ["", "a", "1,", "1,,2", "-1,2", "1;2"])
+def test_shares_that_are_none_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match="tensor_split"):
+        check_setting("tensor_split", text)
 
 
 def test_deterministic_means_one_at_a_time(tmp_path: Path) -> None:

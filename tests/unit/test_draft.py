@@ -42,6 +42,16 @@ def test_a_draft_is_silent_after_a_disagreement_until_two_tokens_agree(
     assert draft.guess(2) == (resumes_at, resumes_at + 1)
 
 
+@pytest.mark.parametrize(
+    ("n_beside", "n_guessed"), [(1, 31), (2, 30), (5, 27), (9, 23), (10, 31), (17, 31), (18, 30), (40, 24)]
+)
+def test_a_guess_leaves_a_few_rows_beyond_what_kernels_compute_at_a_time_to_the_next_call(
+    n_beside: int, n_guessed: int
+) -> None:
+    assert len(Draft(TOKENS).guess(100, n_beside=n_beside)) == n_guessed
+    assert len(Draft(TOKENS[:31]).guess(100, n_beside=n_beside)) == 31
+
+
 def test_a_draft_that_ends_has_nothing_more_to_say() -> None:
     draft = Draft([1, 2])
     draft.follow([1, 2, 3], n_new=3, n_right=2, n_guessed=2)

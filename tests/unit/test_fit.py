@@ -125,7 +125,7 @@ def test_a_model_fits_when_something_stays_free() -> None:
 def test_where_others_would_have_to_give_way_it_is_tight_and_says_so() -> None:
     fit = plan(SEVEN_B, machine(8, available=3.0), wish=FitWish(context_length=4096))
     assert fit.verdict == "tight"
-    assert fit.warnings == ("5.1 GiB needed, 3.0 GiB available: other programs may be swapped out; close some",)
+    assert fit.warnings == ("5.0 GiB needed, 3.0 GiB available: other programs may be swapped out; close some",)
 
 
 def test_what_the_machine_could_not_hold_with_everything_closed_is_refused() -> None:
@@ -137,7 +137,7 @@ def test_what_the_machine_could_not_hold_with_everything_closed_is_refused() -> 
 def test_what_would_not_even_hold_its_cache_is_refused() -> None:
     fit = plan(SEVEN_B, machine(16, available=0.5), wish=FitWish(context_length=4096))
     assert fit.verdict == "no"
-    assert fit.warnings == ("5.1 GiB needed, 0.5 GiB available: the system would run out of memory",)
+    assert fit.warnings == ("5.0 GiB needed, 0.5 GiB available: the system would run out of memory",)
 
 
 def test_the_limit_of_a_container_is_named_as_such() -> None:
@@ -188,11 +188,22 @@ def test_a_large_gpu_takes_all_layers_and_the_output() -> None:
 
 
 def test_slots_are_given_up_for_the_last_layers() -> None:
-    nearly_enough = replace(machine(16), gpus=(GpuFacts("GPU", 6 * GIB, int(5.465 * GIB)),))
-    fit = plan(SEVEN_B, nearly_enough)
+    wish = FitWish(context_length=1024)  # the usual context has room for all slots anyway
+    whole = plan(SEVEN_B, machine(16, 12), wish=wish)
+    assert (whole.n_slots, whole.gpu_layers) == (32, 33)
+    free_bytes = whole.vram_bytes + GPU_MARGIN_BYTES - 100 * MIB
+    nearly_enough = replace(machine(16), gpus=(GpuFacts("GPU", 6 * GIB, free_bytes),))
+    fit = plan(SEVEN_B, nearly_enough, wish=wish)
     assert (fit.n_slots, fit.gpu_layers) == (16, 33)
     assert "16 at once instead of 32: the KV cache of more does not fit" in fit.reasons
-    assert plan(SEVEN_B, machine(16, 12)).n_slots == plan(SEVEN_B, machine(16)).n_slots == 32
+    assert plan(SEVEN_B, machine(16), wish=wish).n_slots == 32
+
+
+def test_a_cache_that_is_kept_in_main_memory_makes_room_for_layers() -> None:
+    beside, apart = (plan(SEVEN_B, machine(16, 4), wish=FitWish(kv_offload=is_on)) for is_on in (True, False))
+    assert apart.gpu_layers > beside.gpu_layers > 0
+    assert apart.ram_bytes - apart.kv_bytes < beside.ram_bytes
+    assert apart.vram_bytes <= 4 * GIB
 
 
 def test_a_small_gpu_takes_what_fits_and_the_rest_stays_in_memory() -> None:

@@ -1,11 +1,11 @@
 """Reading a model file into the page cache: what is missing, with progress, and no more than that."""
 
 import os
+import threading
 from pathlib import Path
 
 import pytest
 
-from hymt_local.engine import page_cache
 from hymt_local.engine.page_cache import CHUNK_BYTES, missing_chunks, read_ahead
 
 N_CHUNKS = 9
@@ -62,10 +62,28 @@ def test_what_is_missing_is_read_with_progress(file: Path, monkeypatch: pytest.M
 
 
 def test_reading_ahead_is_given_up_when_nobody_wants_it(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Cache(monkeypatch, cold=set(range(N_CHUNKS)))
+    fractions: list[float] = []
+
+    def give_up(fraction: float) -> bool:
+        fractions.append(fraction)
+        return fraction < 0.5
+
+    assert not read_ahead(file, give_up)
+    assert fractions == [n_read / N_CHUNKS for n_read in range(1, 6)]
+    assert not any(thread.name.startswith("hymt-read-ahead") for thread in threading.enumerate())
+
+
+def test_a_disk_that_fails_half_way_is_left_to_llama_cpp(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = Cache(monkeypatch, cold=set(range(N_CHUNKS)))
-    monkeypatch.setattr(page_cache, "N_READERS", 1)
-    assert not read_ahead(file, lambda fraction: False)
-    assert len(cache.read) < N_CHUNKS
+
+    def fail(descriptor: int, buffers: list[bytearray], offset: int, flags: int = 0) -> int:
+        if not flags and offset >= 4 * CHUNK_BYTES:
+            raise OSError(5, "input/output error")
+        return cache.preadv(descriptor, buffers, offset, flags)
+
+    monkeypatch.setattr(os, "preadv", fail)
+    assert read_ahead(file, lambda fraction: True)
 
 
 def test_a_system_that_does_not_tell_reads_nothing_ahead(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,6 +89,18 @@ def test_how_the_weights_are_kept_reaches_llama_cpp(
     assert model.load_mode == mode
 
 
+@pytest.mark.parametrize(
+    ("repack", "machine", "is_repacked", "mode"),
+    [(None, "x86_64", False, 1), (None, "aarch64", True, 1), (True, "x86_64", True, 0), (False, "aarch64", False, 1)],
+)
+def test_weights_are_rearranged_where_that_pays_or_as_told(
+    monkeypatch: pytest.MonkeyPatch, toy_path: Path, repack: bool | None, machine: str, is_repacked: bool, mode: int
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    model, _ = seen_params(monkeypatch, toy_path, LlamaOptions(repack=repack))
+    assert (model.use_extra_bufts, model.load_mode) == (is_repacked, mode)
+
+
 def test_weights_that_the_system_does_not_let_lock_are_a_warning(
     monkeypatch: pytest.MonkeyPatch, toy_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -162,7 +162,7 @@ def test_a_context_that_memory_has_no_room_for_is_an_error_that_says_so(
     toy_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(llama.load_library().api, "llama_init_from_model", lambda *_: None)
-    with pytest.raises(EngineMemoryError, match="could not create a context of 5280 tokens") as caught:
+    with pytest.raises(EngineMemoryError, match="could not create a context of 4092 tokens") as caught:
         open_toy(toy_path)
     assert "context_length" in caught.value.hint
 
