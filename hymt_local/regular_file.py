@@ -14,7 +14,7 @@ def read_regular(path: Path) -> bytes:
     Raises:
         OSError: it cannot be read, or is no regular file.
     """
-    with open(path, "rb", buffering=0, opener=_open_at_once) as stream:  # noqa: PTH123 - Path.open takes no opener
+    with open(path, "rb", buffering=0, opener=_open_at_once) as stream:
         if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
             raise OSError(errno.EINVAL, "not a regular file", str(path))
         return stream.read()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -48,7 +49,13 @@ def check_fit(app: Application, machine: MachineFacts) -> Check:
     best = recommend(candidates(app.catalog, machine, wish=app.fit_wish()), machine)
     if best is None:
         return Check("fit", "warn", "no published model fits now", "close other programs, or free disk space")
-    return Check("fit", "ok", f"{best.ref} suits this machine: about {best.plan.tokens_per_s:.0f} tokens/s")
+    found = f"{best.ref} suits this machine: about {best.plan.tokens_per_s:.0f} tokens/s"
+    if machine.idle_gpus:
+        with_gpu = replace(machine, gpus=machine.idle_gpus)
+        better = recommend(candidates(app.catalog, with_gpu, wish=app.fit_wish()), with_gpu)
+        if better is not None and better.plan.gpu_layers:
+            found += f"; with the GPU {better.ref}: about {better.plan.tokens_per_s:.0f} tokens/s"
+    return Check("fit", "ok", found)
 
 
 def check_database(app: Application) -> Check:

@@ -117,9 +117,21 @@ def test_gpus_are_listed_with_what_is_free(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_gpu_that_lies_idle_is_a_warning_with_the_build_to_make(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_module, "query_gpus", lambda: ())
+    monkeypatch.setattr("hymt_local.engine.nvidia.query_nvidia", lambda: ())
     monkeypatch.setattr(doctor_engine, "has_nvidia", lambda: True)
     assert check_gpu().status == "warn"
     assert "-DGGML_CUDA=on" in check_gpu().fix
+
+
+def test_what_an_idle_gpu_would_bring_is_told(hymt_here: RunHymt, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = (GpuFacts("RTX 3060", 6 * GIB, 5 * GIB + GIB // 2),)
+    monkeypatch.setattr("hymt_local.engine.nvidia.query_nvidia", lambda: gpus)
+    monkeypatch.setattr(machine_module, "query_nvidia", lambda: gpus)
+    monkeypatch.setattr(machine_module, "query_gpus", lambda: ())
+    checks = checks_of(hymt_here)
+    assert checks["gpu"]["found"] == ("RTX 3060 with 5.5 GiB free: the engine is built without CUDA and cannot use it")
+    assert "-DGGML_CUDA=on" in checks["gpu"]["fix"]
+    assert "; with the GPU Hy-MT2-7B:Q4_K_M: about " in checks["fit"]["found"]
 
 
 # What the user keeps
