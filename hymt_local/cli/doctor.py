@@ -73,7 +73,7 @@ def run_checks() -> Iterator[Check]:
     yield guarded_check("fit", lambda: check_fit(app, machine))
     yield guarded_check("data folder", lambda: _folder(app.paths.data_dir, machine.disk))
     yield guarded_check("phrase cache", lambda: check_database(app))
-    yield check_network(app)
+    yield guarded_check("network", lambda: check_network(app))
     yield _terminal()
 
 

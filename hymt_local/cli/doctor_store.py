@@ -81,13 +81,20 @@ def check_database(app: Application) -> Check:
 
 
 def check_network(app: Application) -> Check:
-    """Say what may leave this machine."""
+    """Say what may leave this machine.
+
+    Raises:
+        ConfigError: a variable that names a server or a token is malformed.
+    """
+    from hymt_local.download.network import Network
+
     if app.settings.offline:
         place = variable_name("offline") if app.resolved.origins["offline"] is Layer.ENVIRONMENT else "config.toml"
         return Check("network", "ok", f"offline: no connection leaves this machine (set in {place})")
-    if os.environ.get("HF_HUB_OFFLINE"):
+    network = Network.from_environment(os.environ)
+    if network.offline:
         return Check("network", "ok", "offline: no connection leaves this machine (HF_HUB_OFFLINE is set)")
-    hub = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co").hostname
+    hub = urlsplit(network.hub).hostname
     proxy = " through a proxy" if any(os.environ.get(name) for name in PROXIES) else ""
     return Check(
         "network", "ok", f"used by model downloads and `convert` only, to {hub}{proxy}; `offline = true` closes it"

@@ -178,3 +178,19 @@ def test_the_network_policy_is_told(hymt_here: RunHymt, environ: dict[str, str],
 def test_the_setting_is_told_too(hymt_here: RunHymt) -> None:
     hymt_here("config", "set", "offline", "true")
     assert "(set in config.toml)" in checks_of(hymt_here)["network"]["found"]
+
+
+@pytest.mark.parametrize("endpoint", ["http://[::1", "hub.example", "https://me:secret@hub.example"])
+def test_a_hub_that_is_no_address_is_told(hymt_here: RunHymt, monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    network = checks_of(hymt_here)["network"]
+    assert (network["status"], network["found"]) == ("fail", "HF_ENDPOINT is not a web address")
+    assert "secret" not in network["fix"]
+
+
+@pytest.mark.parametrize(("value", "offline"), [("1", True), ("0", False)])
+def test_the_hubs_own_variable_counts_as_it_does_elsewhere(
+    hymt_here: RunHymt, monkeypatch: pytest.MonkeyPatch, value: str, offline: bool
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", value)
+    assert checks_of(hymt_here)["network"]["found"].startswith("offline: ") is offline
