@@ -15,6 +15,8 @@ FLUENT_TOKENS_PER_S = 15.0
 """Above it nobody waits for the finer quantization of a model."""
 KEPT_SPEED = 0.7
 """Below it the finer quantization must keep this part of the speed."""
+COMFORTABLE_REST_BYTES = 768 << 20
+"""At least that stays free: a small machine with less would read the weights from its disk again and again."""
 LARGEST_DEFAULT_BYTES = 10_000_000_000
 """What is downloaded without being asked for by name."""
 SPARE_DISK_BYTES = 64 << 20
@@ -46,6 +48,7 @@ class Candidate:
         return (
             self.plan.verdict == "good"
             and self.plan.ram_bytes <= COMFORTABLE_SHARE * machine.available_bytes
+            and self.plan.headroom_bytes >= COMFORTABLE_REST_BYTES
             and self.plan.context_length >= self.spec.context_length
             and self.plan.tokens_per_s >= COMFORTABLE_TOKENS_PER_S
         )

@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -21,6 +22,9 @@ from hymt_local.cli.doctor_server import check_server
 from hymt_local.cli.doctor_store import check_database, check_fit, check_model, check_network
 from hymt_local.config import unknown_variables
 from hymt_local.errors import HymtError, StoreError
+
+if TYPE_CHECKING:
+    from hymt_local.engine.fit import DiskFacts
 
 MARKS: dict[Status, str] = {"ok": "ok  ", "warn": "warn", "fail": "FAIL"}
 LOW_MEMORY_BYTES = 3 * 2**30
@@ -47,7 +51,7 @@ def doctor_command(as_json: bool) -> int:
 
 def run_checks() -> Iterator[Check]:
     """Yield every check; one that breaks is reported, it never stops the others."""
-    from hymt_local.engine.machine import probe_machine  # psutil
+    from hymt_local.engine.machine import probe_machine, with_idle_gpus  # psutil
 
     yield _python()
     yield check_compiler()
@@ -63,13 +67,16 @@ def run_checks() -> Iterator[Check]:
         yield failed_check("configuration", error)
         return
     yield Check("configuration", "ok", f"{app.paths.config_file}; the catalog has {output.counted(n_models, 'model')}")
-    machine = probe_machine(app.paths.models_dir, with_gpus=runs and app.settings.gpu_layers != 0)
+    uses_gpu = app.settings.gpu_layers != 0
+    machine = probe_machine(app.paths.models_dir, with_gpus=runs and uses_gpu)
+    if uses_gpu:
+        machine = with_idle_gpus(machine)
     yield guarded_check("model", lambda: check_model(app, machine))
     yield guarded_check("fit", lambda: check_fit(app, machine))
-    yield guarded_check("data folder", lambda: _folder(app.paths.data_dir))
+    yield guarded_check("data folder", lambda: _folder(app.paths.data_dir, machine.disk))
     yield guarded_check("phrase cache", lambda: check_database(app))
     yield guarded_check("server", lambda: check_server(app))
-    yield check_network(app)
+    yield guarded_check("network", lambda: check_network(app))
     yield _terminal()
 
 
@@ -95,7 +102,7 @@ def _variables() -> Check:
     return Check("environment", "ok", "no unknown HYMT_ variables")
 
 
-def _folder(folder: Path) -> Check:
+def _folder(folder: Path, disk: DiskFacts | None) -> Check:
     existing = next(place for place in (folder, *folder.parents) if place.exists())
     try:
         with tempfile.TemporaryFile(dir=existing) as probe:
@@ -106,9 +113,13 @@ def _folder(folder: Path) -> Check:
             hint="fix its permissions or free some space, or set HYMT_HOME to a folder of yours",
         ) from error
     free = shutil.disk_usage(existing).free
-    found = f"{folder}, {free / 2**30:.1f} GiB free"
+    found = f"{folder}, {free / 2**30:.1f} GiB free{f' ({disk.kind})' if disk else ''}"
     if free < LOW_DISK_BYTES:
         return Check("data folder", "warn", found, "a real model needs 1.2 to 8 GB")
+    if disk and disk.kind == "network":
+        return Check(
+            "data folder", "warn", found, "models load faster from a local disk: set HYMT_HOME to a folder there"
+        )
     return Check("data folder", "ok", found)
 
 

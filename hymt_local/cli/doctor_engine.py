@@ -173,13 +173,18 @@ def check_gpu() -> Check:
     """List the GPUs that llama.cpp sees, and those that it could see with another build."""
     from hymt_local.engine.fit import gibibytes
     from hymt_local.engine.machine import query_gpus
+    from hymt_local.engine.nvidia import query_nvidia
 
     gpus = query_gpus()
     if gpus:
         named = (f"{gpu.name}, {gibibytes(gpu.free_bytes)} of {gibibytes(gpu.total_bytes)} free" for gpu in gpus)
         return Check("gpu", "ok", "; ".join(named))
+    idle = query_nvidia()
+    fix = f'CMAKE_ARGS="-DGGML_CUDA=on" {REBUILD} (needs the CUDA toolkit; the README names prebuilt wheels)'
+    if idle:
+        names = ", ".join(f"{gpu.name} with {gibibytes(gpu.free_bytes)} free" for gpu in idle)
+        return Check("gpu", "warn", f"{names}: the engine is built without CUDA and cannot use it", fix)
     if has_nvidia():
-        fix = f'CMAKE_ARGS="-DGGML_CUDA=on" {REBUILD}'
         return Check(
             "gpu", "warn", "there is an NVIDIA GPU, and the engine is built without CUDA or finds no driver", fix
         )

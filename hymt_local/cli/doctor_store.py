@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
@@ -48,7 +49,13 @@ def check_fit(app: Application, machine: MachineFacts) -> Check:
     best = recommend(candidates(app.catalog, machine, wish=app.fit_wish()), machine)
     if best is None:
         return Check("fit", "warn", "no published model fits now", "close other programs, or free disk space")
-    return Check("fit", "ok", f"{best.ref} suits this machine: about {best.plan.tokens_per_s:.0f} tokens/s")
+    found = f"{best.ref} suits this machine: about {best.plan.tokens_per_s:.0f} tokens/s"
+    if machine.idle_gpus:
+        with_gpu = replace(machine, gpus=machine.idle_gpus)
+        better = recommend(candidates(app.catalog, with_gpu, wish=app.fit_wish()), with_gpu)
+        if better is not None and better.plan.gpu_layers:
+            found += f"; with the GPU {better.ref}: about {better.plan.tokens_per_s:.0f} tokens/s"
+    return Check("fit", "ok", found)
 
 
 def check_database(app: Application) -> Check:
@@ -74,13 +81,20 @@ def check_database(app: Application) -> Check:
 
 
 def check_network(app: Application) -> Check:
-    """Say what may leave this machine."""
+    """Say what may leave this machine.
+
+    Raises:
+        ConfigError: a variable that names a server or a token is malformed.
+    """
+    from hymt_local.download.network import Network
+
     if app.settings.offline:
         place = variable_name("offline") if app.resolved.origins["offline"] is Layer.ENVIRONMENT else "config.toml"
         return Check("network", "ok", f"offline: no connection leaves this machine (set in {place})")
-    if os.environ.get("HF_HUB_OFFLINE"):
+    network = Network.from_environment(os.environ)
+    if network.offline:
         return Check("network", "ok", "offline: no connection leaves this machine (HF_HUB_OFFLINE is set)")
-    hub = urlsplit(os.environ.get("HF_ENDPOINT") or "https://huggingface.co").hostname
+    hub = urlsplit(network.hub).hostname
     proxy = " through a proxy" if any(os.environ.get(name) for name in PROXIES) else ""
     return Check(
         "network", "ok", f"used by model downloads and `convert` only, to {hub}{proxy}; `offline = true` closes it"

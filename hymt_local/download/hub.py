@@ -16,7 +16,7 @@ import msgspec
 import hymt_local
 from hymt_local.download.failures import TransientFailure
 from hymt_local.download.network import Network, explain, is_cut_off, is_loopback, offline_error
-from hymt_local.download.remote_file import RemoteFile, RepoListing, is_usable_name
+from hymt_local.download.remote_file import RemoteFile, RepoListing, check_repository, is_usable_name
 from hymt_local.download.session import Session, retry_after_s
 from hymt_local.download.stream import gated_error, refused_error
 from hymt_local.errors import DownloadError, HymtError, ModelNotFoundError
@@ -79,12 +79,13 @@ def look_up(repo: str, revision: str, session: Session) -> RepoListing:
     except HTTPError as error:
         cause = _root_cause(error)
         raise TransientFailure(f"{host} {explain(cause)}", answered=False, cut_off=is_cut_off(cause)) from error
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise DownloadError(f"{host} does not answer as a hub does", hint="check HF_ENDPOINT") from error
     return _listing(repo, decoded, host=host)
 
 
 def _listing(repo: str, found: _Repository, *, host: str) -> RepoListing:
+    check_repository(repo, found.sha)
     files = []
     for sibling in found.siblings:
         if not is_usable_name(sibling.rfilename, repo):

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import ipaddress
+import re
 import socket
 import ssl
 import string
@@ -105,11 +106,14 @@ class Network:
         Raises:
             DownloadError: offline and not on this machine, or not http.
         """
-        parts = urlsplit(url)
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise DownloadError(f"refused to open {url[:80]!r}: not a web address")
+        parts = _web_address(url)
+        if parts is None:
+            raise DownloadError(
+                f"refused to open {_without_password(url)[:80]!r}: not a web address",
+                hint="a server led there: try again, or another HF_ENDPOINT",
+            )
         if self.offline and not is_loopback(url):
-            raise offline_error(parts.hostname)
+            raise offline_error(str(parts.hostname))
 
     def token_for(self, url: str) -> str | None:
         """Return the token if this URL may see it: over https, or on this machine."""
@@ -130,7 +134,8 @@ class Network:
             if response.status not in _REDIRECTS or not location:
                 return response
             response.close()
-            target = urljoin(url, quote(location, safe=string.punctuation))
+            target = _joined(url, quote(location, safe=string.punctuation))
+            self.check(target)
             _check_redirect(url, target)
             token = token if _origin(target) == _origin(url) else None
             url = target
@@ -217,12 +222,36 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
     return parts.scheme, parts.hostname, parts.port
 
 
+def _web_address(url: str) -> SplitResult | None:
+    """Take a URL apart; None when it is no http address of a host that can exist, or brings a password along."""
+    try:
+        parts = urlsplit(url)
+        port, host = parts.port, parts.hostname or ""
+        is_name = ":" in host or bool(host.encode("idna"))
+    except ValueError:  # UnicodeError too: labels of names that are empty or too long
+        return None
+    is_sound = is_name and not any(character.isspace() for character in host) and port != 0 and "@" not in parts.netloc
+    return parts if is_sound and parts.scheme in {"http", "https"} else None
+
+
+def _joined(url: str, location: str) -> str:
+    try:
+        return urljoin(url, location)
+    except ValueError:  # brackets that hold no address; what it is then, `check` refuses
+        return location
+
+
+def _without_password(url: str) -> str:
+    return re.sub(r"//[^/]*@", "//", url)
+
+
 def _endpoint(variable: str, value: str) -> str:
     if not value:
         return ""
-    parts = urlsplit(value)
-    if parts.scheme not in {"http", "https"} or not parts.hostname or parts.query or parts.fragment:
-        raise ConfigError(f"{variable} is not a web address", hint="give it as https://HOST, or unset it")
+    parts = _web_address(value)
+    if parts is None or parts.query or parts.fragment:
+        hint = "give it as https://HOST, or unset it; a token belongs into HF_TOKEN"
+        raise ConfigError(f"{variable} is not a web address", hint=hint)
     return value.rstrip("/")
 
 

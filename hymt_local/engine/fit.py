@@ -26,6 +26,8 @@ from hymt_local.engine.options import (
 GIB = 1 << 30
 
 Verdict = Literal["good", "tight", "no"]
+DiskKind = Literal["NVMe", "SSD", "hard disk", "network", "disk"]
+"""`disk`: of a kind that the system does not tell."""
 
 CONTEXT_STEP = 256
 SHORTEST_CONTEXT = 1024
@@ -109,6 +111,16 @@ class GpuFacts:
 
 
 @dataclass(frozen=True, slots=True)
+class DiskFacts:
+    """The disk that models are read from."""
+
+    kind: DiskKind
+    bytes_per_s: float
+    """Usual for the kind, or measured."""
+    is_measured: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class MachineFacts:
     """What is free here and now."""
 
@@ -123,6 +135,10 @@ class MachineFacts:
     """Where models are kept; None when it is unknown."""
     is_limited: bool = False
     """A container's limit counts, not the machine's memory."""
+    disk: DiskFacts | None = None
+    """Where models are kept; None when its kind is unknown."""
+    idle_gpus: tuple[GpuFacts, ...] = ()
+    """NVIDIA's, which this build of llama.cpp cannot use."""
 
     @property
     def margin_bytes(self) -> int:
@@ -177,6 +193,8 @@ class FitPlan:
     """The output counts as one, as llama.cpp does."""
     tokens_per_s: float
     """Decoding one text, a rough guess from how fast memory is."""
+    load_s: float | None
+    """Reading the weights once, as after a start of the machine; None where nothing is known of the disk."""
     reasons: tuple[str, ...]
     warnings: tuple[str, ...]
 
@@ -321,6 +339,7 @@ def _attempt(model: ModelFacts, machine: MachineFacts, *, wish: FitWish, shape: 
         gpu_layers=share.n_layers,
         n_layers=model.n_layers + 1,
         tokens_per_s=_tokens_per_s(model, share, kv_bytes=kv_bytes, threads=threads),
+        load_s=model.weights_bytes / machine.disk.bytes_per_s if machine.disk else None,
         reasons=tuple(_reasons(model, machine, wish=wish, share=share, threads=threads, shape=shape)),
         warnings=tuple(_warnings(machine, wish=wish, share=share, verdict=verdict, ram_bytes=ram_bytes)),
     )
@@ -416,6 +435,17 @@ def _reasons(
         yield f"{shape.n_slots} at once instead of {SLOTS[0]}: the KV cache of more does not fit"
     if kv_type != wish.kv_types[0]:
         yield f"the KV cache in {kv_type}: in {wish.kv_types[0]} it does not fit"
+    if machine.disk and model.weights_bytes >= TINY_MODEL_BYTES:
+        yield _disk_reason(machine.disk, model.weights_bytes)
+
+
+def _disk_reason(disk: DiskFacts, weights_bytes: int) -> str:
+    where = {"network": "a network drive", "hard disk": "a hard disk", "disk": "the disk"}.get(
+        disk.kind, f"an {disk.kind}{' drive' if disk.kind == 'NVMe' else ''}"
+    )
+    seconds = max(1, round(weights_bytes / disk.bytes_per_s))
+    speed = f"{disk.bytes_per_s / 1e6:.0f} MB/s, {'measured' if disk.is_measured else 'as usual'}"
+    return f"the first load takes about {seconds} s from {where} ({speed}); later ones find it in memory"
 
 
 def _gpu_reason(model: ModelFacts, machine: MachineFacts, *, wish: FitWish, share: _Share) -> str:
@@ -424,7 +454,7 @@ def _gpu_reason(model: ModelFacts, machine: MachineFacts, *, wish: FitWish, shar
     if share.n_wished == 0:
         return "on the CPU: a tiny model is fastest there"
     if not machine.gpus:
-        return "on the CPU: llama.cpp finds no GPU here"
+        return _idle_reason(machine.idle_gpus) if machine.idle_gpus else "on the CPU: llama.cpp finds no GPU here"
     names = ", ".join(gpu.name for gpu in machine.gpus)
     free = gibibytes(sum(gpu.free_bytes for gpu in machine.gpus))
     if not share.n_layers:
@@ -432,6 +462,11 @@ def _gpu_reason(model: ModelFacts, machine: MachineFacts, *, wish: FitWish, shar
     n_all = model.n_layers + 1
     part = "all layers" if share.n_layers == n_all else f"{share.n_layers} of {n_all} layers"
     return f"{part} on {names}, where {free} are free"
+
+
+def _idle_reason(gpus: tuple[GpuFacts, ...]) -> str:
+    names = ", ".join(gpu.name for gpu in gpus)
+    return f"on the CPU: this build of llama.cpp cannot use the {names}; `hymt doctor` says how to get one that can"
 
 
 def _warnings(

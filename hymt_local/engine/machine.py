@@ -9,11 +9,13 @@ import ctypes
 import os
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from hymt_local.engine.disk import disk_of
 from hymt_local.engine.fit import GpuFacts, MachineFacts
+from hymt_local.engine.nvidia import query_nvidia
 from hymt_local.errors import EngineUnavailableError
 
 _CGROUP_ROOT = Path("/sys/fs/cgroup")
@@ -48,14 +50,21 @@ def probe_machine(models_dir: Path, *, with_gpus: bool = True) -> MachineFacts:
     if limit is not None and is_limited:
         total_bytes = limit.limit_bytes
         available_bytes = max(0, min(available_bytes, limit.limit_bytes - limit.used_bytes))
+    gpus = query_gpus() if with_gpus else ()
     return MachineFacts(
         total_bytes=total_bytes,
         available_bytes=available_bytes,
         n_cores=usable_cores(),
-        gpus=query_gpus() if with_gpus else (),
+        gpus=gpus,
         disk_free_bytes=free_disk_bytes(models_dir),
         is_limited=is_limited,
+        disk=disk_of(models_dir),
     )
+
+
+def with_idle_gpus(machine: MachineFacts) -> MachineFacts:
+    """Look for GPUs that this build of llama.cpp cannot use, where it uses none; takes up to a second."""
+    return machine if machine.gpus else replace(machine, idle_gpus=query_nvidia())
 
 
 def usable_cores() -> int:

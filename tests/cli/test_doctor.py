@@ -117,9 +117,21 @@ def test_gpus_are_listed_with_what_is_free(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_a_gpu_that_lies_idle_is_a_warning_with_the_build_to_make(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine_module, "query_gpus", lambda: ())
+    monkeypatch.setattr("hymt_local.engine.nvidia.query_nvidia", lambda: ())
     monkeypatch.setattr(doctor_engine, "has_nvidia", lambda: True)
     assert check_gpu().status == "warn"
     assert "-DGGML_CUDA=on" in check_gpu().fix
+
+
+def test_what_an_idle_gpu_would_bring_is_told(hymt_here: RunHymt, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus = (GpuFacts("RTX 3060", 6 * GIB, 5 * GIB + GIB // 2),)
+    monkeypatch.setattr("hymt_local.engine.nvidia.query_nvidia", lambda: gpus)
+    monkeypatch.setattr(machine_module, "query_nvidia", lambda: gpus)
+    monkeypatch.setattr(machine_module, "query_gpus", lambda: ())
+    checks = checks_of(hymt_here)
+    assert checks["gpu"]["found"] == ("RTX 3060 with 5.5 GiB free: the engine is built without CUDA and cannot use it")
+    assert "-DGGML_CUDA=on" in checks["gpu"]["fix"]
+    assert "; with the GPU Hy-MT2-7B:Q4_K_M: about " in checks["fit"]["found"]
 
 
 # What the user keeps
@@ -166,3 +178,19 @@ def test_the_network_policy_is_told(hymt_here: RunHymt, environ: dict[str, str],
 def test_the_setting_is_told_too(hymt_here: RunHymt) -> None:
     hymt_here("config", "set", "offline", "true")
     assert "(set in config.toml)" in checks_of(hymt_here)["network"]["found"]
+
+
+@pytest.mark.parametrize("endpoint", ["http://[::1", "hub.example", "https://me:secret@hub.example"])
+def test_a_hub_that_is_no_address_is_told(hymt_here: RunHymt, monkeypatch: pytest.MonkeyPatch, endpoint: str) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", endpoint)
+    network = checks_of(hymt_here)["network"]
+    assert (network["status"], network["found"]) == ("fail", "HF_ENDPOINT is not a web address")
+    assert "secret" not in network["fix"]
+
+
+@pytest.mark.parametrize(("value", "offline"), [("1", True), ("0", False)])
+def test_the_hubs_own_variable_counts_as_it_does_elsewhere(
+    hymt_here: RunHymt, monkeypatch: pytest.MonkeyPatch, value: str, offline: bool
+) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", value)
+    assert checks_of(hymt_here)["network"]["found"].startswith("offline: ") is offline

@@ -114,6 +114,21 @@ def test_a_hub_that_stays_busy_is_given_up(hub: FakeHub, environ: dict[str, str]
         listing(environ, clock)
 
 
+@pytest.mark.parametrize(
+    "body", [b"[" * 100_000, b"\xff", b'{"id": "x", "sha": "c", "siblings": [{"rfilename": null}]}'], ids=len
+)
+def test_nonsense_is_no_answer_of_a_hub(hub: FakeHub, environ: dict[str, str], clock: FakeClock, body: bytes) -> None:
+    hub.replies.append(Reply(200, {"Content-Type": "application/json"}, body))
+    with pytest.raises(DownloadError, match="does not answer as a hub does"):
+        listing(environ, clock)
+
+
+def test_a_revision_that_is_a_path_is_refused(hub: FakeHub, environ: dict[str, str], clock: FakeClock) -> None:
+    hub.replies.append(Reply(200, {}, b'{"id": "owner/model", "sha": "../../x", "siblings": []}'))
+    with pytest.raises(ModelNotFoundError, match="not a revision"):
+        listing(environ, clock)
+
+
 def test_a_hub_that_is_not_there_is_given_up(environ: dict[str, str], clock: FakeClock) -> None:
     environ["HF_ENDPOINT"] = "http://127.0.0.1:1"
     with pytest.raises(DownloadError, match=r"127\.0\.0\.1 cannot be reached .*4 attempts"):

@@ -238,19 +238,40 @@ def test_endless_redirects_end(hub: FakeHub, entry: RemoteFile, folder: Path, en
     assert len(hub.requests) == 6
 
 
-@pytest.mark.parametrize("location", ["file:///etc/passwd", "ftp://127.0.0.1/x", "data:,x"])
+@pytest.mark.parametrize(
+    "location",
+    [
+        *("file:///etc/passwd", "ftp://127.0.0.1/x", "data:,x", "http://[bad", "http://[::1", "http://localhost:abc/"),
+        *("http://localhost:99999/", "http://user:secret@127.0.0.1/", "http://a..b/", f"http://{'a' * 64}/"),
+    ],
+)
 def test_a_redirect_leads_to_web_addresses_only(
     hub: FakeHub, entry: RemoteFile, folder: Path, environ: dict[str, str], location: str
 ) -> None:
     hub.replies.append(Reply(302, {"Location": location}))
-    with pytest.raises(DownloadError, match="not a web address"):
+    with pytest.raises(DownloadError, match="not a web address") as caught:
         fetch_file(entry, folder, environ=environ)
+    assert "secret" not in caught.value.message
 
 
-@pytest.mark.parametrize("value", ["hub.example", "ftp://hub.example", "https://", "https://hub.example?x=1"])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("hub.example", "ftp://hub.example", "https://", "https://hub.example?x=1", "https://a..b", "https://a b"),
+        *("https://[::1", "https://hub.example:abc", "https://hub.example:99999", "https://me:secret@hub.example"),
+    ],
+)
 def test_an_endpoint_must_be_a_web_address(value: str) -> None:
-    with pytest.raises(ConfigError, match="HF_ENDPOINT"):
+    with pytest.raises(ConfigError, match="HF_ENDPOINT") as caught:
         Network.from_environment({"HF_ENDPOINT": value})
+    assert "secret" not in f"{caught.value.message}{caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    "value", ["https://hub.example/sub/", "HTTPS://HUB.example", "http://[::1]:8080", "https://ü.example"]
+)
+def test_an_endpoint_may_have_a_path_a_port_and_any_name(value: str) -> None:
+    assert Network.from_environment({"HF_ENDPOINT": value}).hub == value.rstrip("/")
 
 
 # --- proxies ----------------------------------------------------------------------------------------------------------

@@ -12,10 +12,11 @@ import subprocess
 import sys
 import termios
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-PATIENCE_S = 30
+PATIENCE_S = 60
 """Only a broken program waits that long, on the slowest machine."""
 
 READY = b"ype or paste text"
@@ -23,20 +24,26 @@ READY = b"ype or paste text"
 
 
 class Program:
-    """The app on a pseudo terminal that answers no question; keeps every byte it wrote."""
+    """A program on a pseudo terminal that answers no question; keeps every byte it wrote.
 
-    def __init__(self, *arguments: str) -> None:
+    Args:
+        arguments: Of the app with an engine that needs no model.
+        command: Another program in its place.
+        environ: In place of this process's own.
+    """
+
+    def __init__(self, *arguments: str, command: Sequence[str] = (), environ: Mapping[str, str] | None = None) -> None:
         self.written = b""
         """Everything so far."""
         self._master, slave = pty.openpty()
         fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "tests.tui.echo_app", *arguments],
+            [*(command or (sys.executable, "-m", "tests.tui.echo_app")), *arguments],
             stdin=slave,
             stdout=slave,
             stderr=slave,
             cwd=REPOSITORY,
-            env={**os.environ, "TERM": "xterm-256color"},
+            env={**(os.environ if environ is None else environ), "TERM": "xterm-256color"},
         )
         os.close(slave)
 

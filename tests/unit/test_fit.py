@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from hymt_local.engine.fit import (
     GIB,
     GPU_MARGIN_BYTES,
+    DiskFacts,
     FitPlan,
     FitWish,
     GpuFacts,
@@ -314,3 +315,30 @@ def _verdict(machine: MachineFacts, wish: FitWish) -> str:
 )
 def test_memory_is_shown_in_binary_units(size_bytes: int, text: str) -> None:
     assert gibibytes(size_bytes) == text
+
+
+# The disk, and GPUs that lie idle
+
+
+@pytest.mark.parametrize(
+    ("disk", "said"),
+    [
+        (DiskFacts("hard disk", 120e6), "the first load takes about 39 s from a hard disk (120 MB/s, as usual)"),
+        (DiskFacts("NVMe", 2e9, is_measured=True), "about 2 s from an NVMe drive (2000 MB/s, measured)"),
+        (DiskFacts("network", 60e6), "about 77 s from a network drive"),
+        (DiskFacts("SSD", 400e6), "about 12 s from an SSD ("),
+    ],
+    ids=lambda value: value.kind if isinstance(value, DiskFacts) else "",
+)
+def test_the_first_load_is_estimated_by_the_disk(disk: DiskFacts, said: str) -> None:
+    found = plan(SEVEN_B, replace(machine(16), disk=disk))
+    assert said in "; ".join(found.reasons)
+    assert found.load_s == SEVEN_B.weights_bytes / disk.bytes_per_s
+    assert plan(SEVEN_B, machine(16)).load_s is None
+
+
+def test_a_gpu_that_this_build_cannot_use_is_the_reason_for_the_cpu() -> None:
+    idle = replace(machine(16), idle_gpus=machine(16, 6).gpus)
+    found = plan(SEVEN_B, idle)
+    assert found.gpu_layers == 0
+    assert found.reasons[0].startswith("on the CPU: this build of llama.cpp cannot use the GPU; `hymt doctor`")

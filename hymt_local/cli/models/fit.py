@@ -32,10 +32,13 @@ def fit_models(ref: str | None, as_json: bool) -> int:
     catalog is shown, and `*` marks what `hymt models pull` fetches. The exit status is 3 when MODEL does not fit.
     Speeds are guesses from how fast memory usually is.
     """
+    from hymt_local.engine.machine import with_idle_gpus
     from hymt_local.recommend import candidates, recommend
 
     app = open_application(os.environ)
     machine = app.probe_machine()
+    if app.settings.gpu_layers != 0:
+        machine = with_idle_gpus(machine)
     found = candidates(app.catalog, machine, wish=app.fit_wish())
     if ref is not None:
         return _show_one(app, machine, ref=ref, as_json=as_json)
@@ -66,6 +69,8 @@ def machine_line(machine: MachineFacts) -> str:
     limited = " (a container's limit)" if machine.is_limited else ""
     cores = f"{machine.n_cores} physical {'core' if machine.n_cores == 1 else 'cores'}"
     gpus = ", ".join(f"{gpu.name} with {gibibytes(gpu.free_bytes)} free" for gpu in machine.gpus) or "no GPU"
+    if machine.idle_gpus:
+        gpus = f"{', '.join(gpu.name for gpu in machine.idle_gpus)}, which this build of llama.cpp cannot use"
     return f"{memory}{limited}, {cores}, {gpus}"
 
 
@@ -97,7 +102,7 @@ def _plan_for(app: Application, machine: MachineFacts, *, ref: str) -> tuple[Fit
     spec = app.catalog.get(wanted.id)
     for model in app.store.list():
         if model.spec.id == spec.id and model.path and wanted.quantization in {None, model.quantization.upper()}:
-            return app.plan_installed(model, machine), spec
+            return app.plan_installed(model, _with_measured_disk(machine, model.path)), spec
     return _plan_published(app, machine, spec=spec, quantization=wanted.quantization), spec
 
 
@@ -111,7 +116,13 @@ def _plan_file(app: Application, machine: MachineFacts, path: Path) -> tuple[Fit
     check_supported(header)
     spec = default_spec(app.catalog, header)
     facts = facts_of_header(header, name=path.name, context_length=spec.context_length)
-    return plan(facts, machine, wish=app.fit_wish()), spec
+    return plan(facts, _with_measured_disk(machine, path), wish=app.fit_wish()), spec
+
+
+def _with_measured_disk(machine: MachineFacts, path: Path) -> MachineFacts:
+    from hymt_local.engine.disk import measured
+
+    return dataclasses.replace(machine, disk=measured(machine.disk, path))
 
 
 def _plan_published(app: Application, machine: MachineFacts, *, spec: ModelSpec, quantization: str | None) -> FitPlan:
