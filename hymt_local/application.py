@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hymt_local.engine.options import LlamaOptions
     from hymt_local.events import Origin, TranslationRequest
     from hymt_local.jobs import LocalService
+    from hymt_local.retries import RetryPolicy
     from hymt_local.translation_job import Service
     from hymt_local.translator import OpenModel
 
@@ -112,6 +113,7 @@ class Application:
             coverage=Coverage.from_metadata(metadata),
             fingerprint=model.fingerprint,
             quantization=model.quantization,
+            retries=_retries(self.settings),
         )
 
     def foresee(self, request: TranslationRequest) -> tuple[Origin | None, ...]:
@@ -254,6 +256,13 @@ def open_application(environ: Mapping[str, str], *, flags: Mapping[str, Any] | N
     logging.getLogger("hymt_local").setLevel(resolved.settings.log_level.upper())
     catalog = load_catalog(_existing(paths.catalog_file))
     return Application(paths, resolved, catalog, ModelStore(paths, catalog))
+
+
+def _retries(settings: Settings) -> RetryPolicy:
+    from hymt_local.retries import Change, RetryPolicy
+
+    names = [name.strip() for name in settings.retry_order.split(",")]
+    return RetryPolicy(settings.attempts, tuple(dict.fromkeys(Change(name) for name in names if name)))
 
 
 def _existing(path: Path) -> Path | None:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from hymt_local.errors import ErrorReport
-from hymt_local.segment import Finding, Segment, UnitText
+from hymt_local.segment import Attempt, Finding, Segment, UnitText
 
 
 class Priority(IntEnum):
@@ -164,6 +164,8 @@ class SegmentDone:
     error: ErrorReport | None = None
     findings: tuple[Finding, ...] = ()
     """Of the output checks, in the order of `target`; with `error` set, what the last attempt was refused for."""
+    attempts: tuple[Attempt, ...] = ()
+    """Every generation that was made for it, in order; none for what needed no model."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from hymt_local.events import Pivot, SamplingParams, TranslationRequest
 from hymt_local.language import can_pivot, gains_from_pivot, get_language, match_language
 from hymt_local.literals import without_literals
 from hymt_local.prompts import Context, has_task, template_signature
+from hymt_local.retries import DEFAULT_RETRIES, RetryPolicy
 from hymt_local.scripts import script_of
 from hymt_local.segment import Segment, UnitText
 from hymt_local.segmenter import split_lines, split_sentences
@@ -42,6 +43,8 @@ class OpenModel:
     fingerprint: str = ""
     """sha256 of the model file, known without loading it; for test engines their id."""
     quantization: str = ""
+    retries: RetryPolicy = DEFAULT_RETRIES
+    """How often a text is tried, and what is changed."""
 
     @property
     def name(self) -> str:
@@ -135,7 +138,7 @@ class Planner:
             sources=units or tuple(_line_source(segment, request.protect) for segment in texts),
             sampling=sampling,
             signature=signature,
-            digest=_digest(request, signature),
+            digest=self._digest(request, signature),
             drafts=self._drafts(request, target_lang),
             pivot_lang=self._pivot(request.pivot, source_lang=source_lang, target_lang=target_lang),
         )
@@ -158,7 +161,7 @@ class Planner:
             segments=segments,
             sources=sources,
             signature=signature,
-            digest=_digest(plan.request, signature),
+            digest=self._digest(plan.request, signature),
             drafts=plan.drafts if target_lang == plan.target_lang else (),
             pivot_lang=None,
         )
@@ -222,6 +225,15 @@ class Planner:
         known = [lang for lang in dict.fromkeys(preferred) if _covers(coverage, words, lang)]
         return Detection(known[0], 1.0 / len(known)) if known else detection
 
+    def _digest(self, request: TranslationRequest, signature: Signature) -> str:
+        """Return the cache's key for a plain text: whatever is not the default shapes a translation too."""
+        shape = ["isolate"] if _isolates(request, signature.target_lang) else []
+        retries = self._model.retries
+        if retries != DEFAULT_RETRIES:
+            shape.append(f"{retries.generations} {' '.join(retries.order)}")
+        digest = signature.digest()
+        return shaped_digest(digest, shape) if shape else digest
+
     def _sign(self, sampling: SamplingParams, *, source_lang: str, target_lang: str) -> Signature:
         spec = self._model.spec
         is_prompted = source_lang not in {UNDETERMINED, target_lang}
@@ -238,11 +250,6 @@ class Planner:
 
 def _isolates(request: TranslationRequest, target_lang: str) -> bool:
     return request.isolate and get_language(target_lang).rtl
-
-
-def _digest(request: TranslationRequest, signature: Signature) -> str:
-    digest = signature.digest()
-    return shaped_digest(digest, "isolate") if _isolates(request, signature.target_lang) else digest
 
 
 def shown(text: str) -> str:

@@ -254,6 +254,7 @@ class Translator:
             direction=direction,
             emit=watched,
             identify=self._planner.identify,
+            retries=model.retries,
         )
         await generator.open()
         return generator
@@ -349,6 +350,7 @@ def _of_both_legs(plan: Plan, first: SegmentDone, second: SegmentDone) -> Segmen
         usage=first.usage + second.usage,
         error=error,
         findings=(*first.findings, *second.findings),
+        attempts=(*first.attempts, *second.attempts),
     )
 
 
@@ -377,9 +379,10 @@ def _done(group: _Group, answer: Answer) -> Iterator[SegmentDone]:
     for index in group.indexes:
         usage = answer.usage if index == group.index else TokenUsage()
         if answer.error:
-            yield replace(_failed(index, source, answer.error, usage=usage), findings=answer.findings)
+            done = _failed(index, source, answer.error, usage=usage)
         else:
-            yield SegmentDone(index, source, answer.target, Origin.MODEL, usage, findings=answer.findings)
+            done = SegmentDone(index, source, answer.target, Origin.MODEL, usage)
+        yield replace(done, findings=answer.findings, attempts=answer.attempts)
 
 
 def _failed(index: int, source: str, error: HymtError, *, usage: TokenUsage | None = None) -> SegmentDone:

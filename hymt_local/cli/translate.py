@@ -346,7 +346,8 @@ def _exit_status(outcome: Outcome, request: TranslationRequest, *, presentation:
 
 def _print_result(last: Finished, outcome: Outcome, request: TranslationRequest, *, presentation: Presentation) -> None:
     if presentation.as_json:
-        output.write_json(as_json_object(last, request) | {"findings": _finding_objects(outcome)})
+        told = {"findings": _finding_objects(outcome), "attempts": _histories(outcome)}
+        output.write_json(as_json_object(last, request) | told)
         return
     if not presentation.stream:
         mark = BYTE_ORDER_MARK if presentation.byte_order_mark else ""
@@ -376,6 +377,15 @@ def _finding_objects(outcome: Outcome) -> list[dict[str, Any]]:
         {"segment": segment.segment} | output.finding_object(finding)
         for segment in outcome.segments
         for finding in segment.findings
+    ]
+
+
+def _histories(outcome: Outcome) -> list[dict[str, Any]]:
+    """Return what was tried for each segment that took more than one attempt, or kept its source text."""
+    return [
+        {"segment": segment.segment, "attempts": output.attempt_objects(segment.attempts)}
+        for segment in outcome.segments
+        if len(segment.attempts) > 1 or segment.error
     ]
 
 

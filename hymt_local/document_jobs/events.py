@@ -13,7 +13,7 @@ from pathlib import Path
 from hymt_local.documents.base import Languages
 from hymt_local.errors import ErrorReport
 from hymt_local.events import Origin, Pivot, Priority, SamplingParams, TokenUsage
-from hymt_local.segment import Finding
+from hymt_local.segment import Attempt, Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +79,13 @@ class UnitSettled:
     findings: tuple[Finding, ...] = ()
     is_vetoed: bool = False
     """The translator was content, the format was not."""
+    attempts: tuple[Attempt, ...] = ()
+    """Every generation that was made for it."""
+
+    @property
+    def has_history(self) -> bool:
+        """Whether it took more than one attempt, or none was good."""
+        return len(self.attempts) > 1 or self.error is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +111,7 @@ class FailedUnit:
     location: str
     source: str
     error: ErrorReport
+    attempts: tuple[Attempt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -197,6 +197,7 @@ class DocumentWork:
             error=error,
             findings=done.findings if error else (*done.findings, *self._review(unit, done.target)),
             is_vetoed=fault is not None,
+            attempts=done.attempts,
         )
         if unit.id not in self._settled:
             self.done_characters += len(unit.source.text)
@@ -248,7 +249,11 @@ class DocumentWork:
             from_model=origins[Origin.MODEL],
             passed_through=origins[Origin.SOURCE],
             retried=sum(each.id in self._known.failed for each in settled if each.error is None),
-            failed=tuple(FailedUnit(each.id, each.location, each.source, each.error) for each in failed if each.error),
+            failed=tuple(
+                FailedUnit(each.id, each.location, each.source, each.error, each.attempts)
+                for each in failed
+                if each.error
+            ),
             findings=dict(sorted(Counter(finding.code for finding in findings).items())),
             n_warnings=sum(finding.severity is not Severity.INFO for finding in findings),
             usage=self._usage,

@@ -132,7 +132,7 @@ def test_json_tells_events_as_they_come(hymt_here: RunHymt, folder: Path) -> Non
     (failed,) = (event for event in between if event["event"] == "segment_failed")
     assert (failed["location"], failed["text"]) == ("line 3", "Entropy never decreases.")
     assert finished["failed"] == [
-        {"id": failed["id"], "location": "line 3", "source": failed["text"], "error": failed["error"]}
+        {"id": failed["id"], "location": "line 3", "source": failed["text"], "error": failed["error"], "attempts": []}
     ]
     progress = next(event for event in between if event["event"] == "progress")
     wanted = {"done_segments", "segments", "done_characters", "characters", "characters_per_second", "seconds_left"}
