@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hymt_local.engine.options import LlamaOptions
     from hymt_local.events import Origin, TranslationRequest
     from hymt_local.jobs import LocalService
+    from hymt_local.planning import PassedTests
     from hymt_local.retries import RetryPolicy
     from hymt_local.translation_job import Service
     from hymt_local.translator import OpenModel
@@ -114,7 +115,22 @@ class Application:
             fingerprint=model.fingerprint,
             quantization=model.quantization,
             retries=_retries(self.settings),
+            passed_tests=self._passed_tests(model),
         )
+
+    def _passed_tests(self, model: InstalledModel) -> PassedTests | None:
+        """Return where it is kept that a model has passed its self-test; None for one that needs none."""
+        if not self.settings.self_test or model.spec.kind != "translation" or model.path is None:
+            return None
+        from importlib.metadata import distributions
+
+        from hymt_local.self_test import PassedTestsFile
+
+        found = model.path.stat()
+        file = model.fingerprint or f"{model.path} {found.st_size} {found.st_mtime_ns}"
+        versions = [each.version for each in distributions(name="llama-cpp-python")]  # none: the cache may do without
+        way = f"{versions} gpu_layers={self.settings.gpu_layers}"
+        return PassedTestsFile(self.paths.state_dir / "self-tests.json", identity=f"{file} {way}")
 
     def foresee(self, request: TranslationRequest) -> tuple[Origin | None, ...]:
         """Say of each segment where its target would come from now, None where it would be refused.

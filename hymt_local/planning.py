@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from hymt_local.catalog import ModelSpec
 from hymt_local.coverage import Coverage
@@ -32,6 +33,16 @@ _BYTES_TO_KNOW = 80
 _SURE = 0.98
 
 
+class PassedTests(Protocol):
+    """Where it is remembered that a model has passed its self-test."""
+
+    def has(self, key: str) -> bool:
+        """Tell whether it has passed this one."""
+
+    def add(self, key: str) -> None:
+        """Remember that it has."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpenModel:
     """A model ready to be used: its weights are read by the engine when they are first needed."""
@@ -45,6 +56,8 @@ class OpenModel:
     quantization: str = ""
     retries: RetryPolicy = DEFAULT_RETRIES
     """How often a text is tried, and what is changed."""
+    passed_tests: PassedTests | None = None
+    """None: it is used without a self-test."""
 
     @property
     def name(self) -> str:

@@ -45,6 +45,7 @@ from hymt_local.planning import UNDETERMINED, OpenModel, Plan, Planner
 from hymt_local.protect import carried_over, isolated
 from hymt_local.segment import Segment
 from hymt_local.segmenter import join_segments
+from hymt_local.self_test import check_answers
 from hymt_local.source_parts import asked_of_model
 from hymt_local.source_text import SourceText
 
@@ -95,6 +96,8 @@ class Translator:
     ) -> None:
         self._model = model
         self._cache = cache
+        self._is_tested = model.passed_tests is None
+        self._testing = asyncio.Lock()
         self._planner = Planner(model, detector or LanguageDetector())
 
     @property
@@ -244,6 +247,7 @@ class Translator:
         model = self._model
         info = await model.engine.load(lambda fraction: emit(ModelLoading(model.name, fraction)))
         _check_control_tokens(model.spec, info)
+        await self._check_answers(info)
         direction = Direction(plan.source_lang, plan.target_lang, plan.sampling, plan.request.priority)
         watched = None if plan.request.units else emit  # nobody reads along in a document
         generator = SegmentGenerator(
@@ -258,6 +262,15 @@ class Translator:
         )
         await generator.open()
         return generator
+
+    async def _check_answers(self, info: ModelInfo) -> None:
+        """Let the model pass its self-test, once."""
+        model, passed = self._model, self._model.passed_tests
+        async with self._testing:
+            if passed is not None and not self._is_tested:
+                identify = self._planner.identify
+                await check_answers(model.spec, model.engine, info, identify=identify, passed=passed)
+                self._is_tested = True
 
     async def _settle(
         self, plan: Plan, group: _Group, prepared: Prepared, *, generator: SegmentGenerator, emit: Emit
