@@ -10,7 +10,7 @@ from hymt_local.document_jobs.events import DocumentTask
 from hymt_local.document_jobs.files import read_source
 from hymt_local.document_jobs.journal import journal_path, key_of, read_journal
 from hymt_local.document_jobs.run import find_format
-from hymt_local.document_jobs.work import Batch, DocumentWork, Known, count_words
+from hymt_local.document_jobs.work import Batch, DocumentWork, Known, alike, count_words
 from hymt_local.events import Origin, TranslationRequest
 
 Foresee = Callable[[TranslationRequest], Sequence[Origin | None]]
@@ -74,7 +74,7 @@ def preview_document(
         target=str(task.target_path),
         format=found.name,
         units=len(work.units),
-        different=len({unit.source for unit in work.units}),
+        different=len(set(map(alike, work.units))),
         words=count_words(unit.source.text for unit in work.units),
         characters=work.characters,
         from_journal=work.n_known,

@@ -99,9 +99,15 @@ class DocumentWork:
         return self._source_lang
 
     def _sound_targets(self) -> Iterator[tuple[str, str]]:
-        """Yield the known targets that the document can hold: somebody may have been at the journal."""
+        """Yield the known targets that the document can hold: somebody may have been at the journal.
+
+        A unit whose run ended just before it was settled has the target of those that were asked with it.
+        """
+        known = self._known
+        shared = {alike(unit): known.targets[unit.id] for unit in reversed(self.units) if unit.id in known.targets}
         for unit in self.units:
-            target = self._known.targets.get(unit.id)
+            is_open = unit.id not in known.failed
+            target = known.targets.get(unit.id, shared.get(alike(unit)) if is_open else None)
             if target is not None and not _HALF_CHARACTER.search(target) and not self._document.fault(unit, target):
                 yield unit.id, target
 
@@ -117,7 +123,7 @@ class DocumentWork:
         groups: dict[tuple[bool, UnitText], list[Unit]] = {}
         for unit in self.units:
             if unit.id not in self._targets and unit.id not in self._settled:
-                groups.setdefault((unit.id in self._known.vetoed, unit.source), []).append(unit)
+                groups.setdefault((unit.id in self._known.vetoed, alike(unit)), []).append(unit)
         for (is_vetoed, _), units in groups.items():
             yield is_vetoed, tuple(units)
 
@@ -274,6 +280,14 @@ class DocumentWork:
                 text = unit.source.text
                 error = _cannot_be_written(merged.rejected[unit.id])
                 yield UnitSettled(unit.id, unit.location, text, text, Origin.SOURCE, error)
+
+
+def alike(unit: Unit) -> UnitText:
+    """Return what units have in common that are translated once: all but their context, of which the first one's counts.
+
+    The same line then reads the same wherever it stands, as it would from a person, and costs the model nothing more.
+    """
+    return replace(unit.source, context=()) if unit.source.context else unit.source
 
 
 def count_words(texts: Iterable[str]) -> int:

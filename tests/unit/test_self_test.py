@@ -66,11 +66,11 @@ async def test_f_11_another_file_or_way_of_loading_is_tested_again(tmp_path: Pat
     ("behaviour", "code"),
     [
         (reply("onse }"), "ratio"),
-        (Echo(), "untranslated"),
+        (Echo(), "wrong_language"),
         (empty(), "empty"),
         (Loop(), "loop"),
         (cut("Une bibliothèque"), "cut_off"),
-        (control_tokens(), "control_token"),
+        (control_tokens(), "placeholder"),
         (invalid_utf8(), "encoding"),
         (reply("यह पुस्तकालय सुबह नौ बजे खुलता है और शाम को छह बजे बंद हो जाता है, रविवार को नहीं।"), "wrong_script"),
     ],
