@@ -34,7 +34,7 @@ def test_a_document_is_translated_into_another_file(source: Path, state_dir: Pat
     assert source.with_name("report.fr.txt").read_text(encoding="utf-8") == "⟦First.⟧\n\n⟦Second.⟧\n\n⟦First.⟧\n\n12\n"
     assert source.read_bytes() == before
     assert events[0] == DocumentStarted("text", 3, 0, len("First.Second.First."))
-    assert [event.id for event in events if isinstance(event, UnitSettled)] == ["line-1", "line-3", "line-5"]
+    assert [event.id for event in events if isinstance(event, UnitSettled)] == ["line-1", "line-5", "line-3"]
 
 
 def test_d_9_the_report_adds_up(source: Path, state_dir: Path) -> None:
@@ -70,7 +70,7 @@ def test_s_7_equal_cues_are_asked_once_with_the_context_of_the_first(tmp_path: P
 
 
 def test_s_7_a_unit_that_an_ended_run_did_not_reach_gets_what_its_equals_have() -> None:
-    document = format_named("text").read("First.\n\nSecond.\n\nFirst.\n\nFirst.\n".encode(), Languages("en", "fr"))
+    document = format_named("text").read(b"First.\n\nSecond.\n\nFirst.\n\nFirst.\n", Languages("en", "fr"))
     known = Known({"line-1": "Premier."}, failed=frozenset({"line-7"}))
     work = DocumentWork(document, options(), known=known)
     batch = work.next_batch()
