@@ -109,6 +109,8 @@ class Started:
     """All segments in order: front ends put streamed text between each one's `lead` and `trail`."""
     pivot_lang: str | None = None
     """The language that the translation goes through."""
+    doubt: str = ""
+    """Why the source language that was named is unlikely; empty when it is not."""
 
 
 @dataclass(frozen=True, slots=True)

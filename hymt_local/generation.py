@@ -11,7 +11,7 @@ from itertools import accumulate, groupby
 from typing import TypeVar
 
 from hymt_local.catalog import ModelSpec
-from hymt_local.checks import Identify, Pair, check_pair, repeats_at_end, tidied, without_chatter
+from hymt_local.checks import Identify, Pair, check_pair, most_characters, repeats_at_end, tidied, without_chatter
 from hymt_local.coverage import Coverage
 from hymt_local.engine.base import (
     Engine,
@@ -532,7 +532,12 @@ class SegmentGenerator:
         is_streamed = is_streamed and self._emit is not None
         request = await self._request(prepared, step.sampling, draft=draft)
         least = self._coverage.min_probability if self._coverage else 0.0
-        record = _Record(prepared, watches_loops=self._spec.kind != "test", least_probability=least)
+        record = _Record(
+            prepared,
+            watches_loops=self._spec.kind != "test",
+            least_probability=least,
+            most_characters=self._most_characters(prepared),
+        )
         shown = MaskStream(prepared.masked)
         self._emit_text(index, prepared.masked.lead if is_streamed else "")
         async with _closing(self._engine.generate(request)) as events:
@@ -541,7 +546,7 @@ class SegmentGenerator:
                     self._emit_progress(index, event)
                 elif isinstance(event, TokensGenerated):
                     text = record.add(event)
-                    if record.is_looping or record.is_unsure:
+                    if record.is_looping or record.is_unsure or record.is_overlong:
                         break
                     if is_streamed:
                         self._emit_text(index, shown.feed(text))
@@ -564,6 +569,14 @@ class SegmentGenerator:
             finish=record.finish_reason,
             failed=tuple(dict.fromkeys(failed)),
         )
+
+    def _most_characters(self, prepared: Prepared) -> int | None:
+        """Return the length at which an answer is given up; None where any may be right."""
+        if self._spec.kind == "test" or prepared.masked is None:
+            return None
+        masks = len(prepared.masked.text) - len(prepared.source.text)
+        most = most_characters(prepared.source.text, self._direction.source_lang, self._direction.target_lang)
+        return None if most is None else most + 2 * max(0, masks)
 
     async def _request(self, prepared: Prepared, sampling: SamplingParams, *, draft: str) -> GenerationRequest:
         wanted = _ANSWER_TOKENS_PER_SOURCE_TOKEN * prepared.n_source_tokens + _ANSWER_TOKENS_LEAST
@@ -617,7 +630,7 @@ class SegmentGenerator:
         if self._spec.kind == "test":
             return Answer(restored.text, record.usage)
         languages = self._direction
-        target = tidied(source.text, restored.text)
+        target = tidied(source.text, restored.text, target_lang=languages.target_lang)
         pair = Pair(
             source.text,
             target,
@@ -639,6 +652,9 @@ class SegmentGenerator:
             return Answer("", nothing, not_covered(record.prepared.source.text))
         if record.is_looping:
             return Answer("", nothing, _rejected("the answer repeats itself"), is_retryable=True, fault="loop")
+        if record.is_overlong:
+            error = _rejected("the answer is much longer than its source")
+            return Answer("", nothing, error, is_retryable=True, fault="ratio")
         if record.done is None or record.done.reason is FinishReason.CANCELLED:
             return Answer("", nothing, DecodeError("the engine stopped in the middle of an answer", hint="try again"))
         if record.done.reason is FinishReason.LENGTH:
@@ -702,6 +718,8 @@ class _Record:
     watches_loops: bool
     least_probability: float
     """A token below it shows that the source lies outside a closed domain; what follows is not worth waiting for."""
+    most_characters: int | None = None
+    """A longer answer is wrong, whatever follows."""
     done: GenerationDone | None = None
     lowest_probability: float = 1.0
     is_looping: bool = False
@@ -709,6 +727,7 @@ class _Record:
     _parts: list[str] = field(default_factory=list)
     _stream: Utf8Stream = field(default_factory=Utf8Stream)
     _n_checked: int = 0
+    _n_characters: int = 0
 
     def add(self, event: TokensGenerated) -> str:
         """Take new tokens, return the text they complete."""
@@ -722,9 +741,14 @@ class _Record:
     @property
     def finish_reason(self) -> str:
         """Why it ended: as the engine says, or what it was ended for."""
-        if self.is_unsure or self.is_looping:
-            return "unsure" if self.is_unsure else "loop"
+        for reason, is_it in (("unsure", self.is_unsure), ("loop", self.is_looping), ("overlong", self.is_overlong)):
+            if is_it:
+                return reason
         return (self.done.reason if self.done else FinishReason.CANCELLED).value
+
+    @property
+    def is_overlong(self) -> bool:
+        return self.most_characters is not None and self._n_characters > self.most_characters
 
     @property
     def is_unsure(self) -> bool:
@@ -736,6 +760,7 @@ class _Record:
 
     def _keep(self, text: str) -> str:
         self._parts.append(text)
+        self._n_characters += len(text)
         return text
 
     @property

@@ -83,6 +83,8 @@ class Plan:
     """What the targets probably are, by segment; may be shorter."""
     pivot_lang: str | None = None
     """The language in the middle of the way."""
+    doubt: str = ""
+    """Why the named source language is unlikely, in one line; it is used all the same."""
 
     def digest_of(self, source: SourceText) -> str:
         """Return the cache's key for one source text: protected spans and context shape its translation too."""
@@ -138,6 +140,7 @@ class Planner:
             source_lang = detection.tag if detection else UNDETERMINED
         else:
             source_lang = match_language(request.source_lang, supported=spec.languages)
+        doubt = self._doubt(texts, units, source_lang) if request.source_lang is not None else ""
         if not units and spec.unit == "sentence":
             texts = split_sentences(request.text, source_lang)
         sampling = request.sampling or spec.sampling.greedy_params()
@@ -153,6 +156,7 @@ class Planner:
             signature=signature,
             digest=self._digest(request, signature),
             drafts=self._drafts(request, target_lang),
+            doubt=doubt,
             pivot_lang=self._pivot(request.pivot, source_lang=source_lang, target_lang=target_lang),
         )
 
@@ -228,6 +232,15 @@ class Planner:
                 hint="name it (`-f LANG`); `hymt languages` lists what the models speak",
             )
         return self._within_domain(words, detection) if detection else None
+
+    def _doubt(self, segments: Sequence[Segment], units: Sequence[SourceText], source_lang: str) -> str:
+        texts = (unit.words for unit in units) if units else (segment.source for segment in segments)
+        words = _sample(text for text, segment in zip(texts, segments, strict=True) if segment.translatable)
+        if not words or not self._detector.rules_out(words, source_lang):
+            return ""
+        return (
+            f"the text is not in the script of {get_language(source_lang).english}, the source language that was named"
+        )
 
     def _within_domain(self, words: str, detection: Detection) -> Detection:
         """Let a closed domain decide where it can: its short phrases are too short for statistics."""

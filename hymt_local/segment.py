@@ -102,7 +102,7 @@ class Attempt:
     """How protected parts looked to the model: `keep`, `tags`, `xml`."""
     temperature: float
     finish: str
-    """Why it ended: `stop`, `length`, `cancelled`, or `loop` and `unsure`, at which it was ended."""
+    """Why it ended: `stop`, `length`, `cancelled`, or `loop`, `overlong`, `unsure`: it was ended."""
     failed: tuple[str, ...] = ()
     """Codes of the checks that refused it; empty for an answer that was taken."""
 

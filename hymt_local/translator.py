@@ -189,6 +189,7 @@ class Translator:
             n_segments=len(plan.segments),
             segments=plan.segments,
             pivot_lang=plan.pivot_lang,
+            doubt=plan.doubt,
         )
 
     # What needs no engine

@@ -297,6 +297,8 @@ def _show(event: Event, progress: ProgressLine, *, stream: TerminalStream | None
     match event:
         case Started():
             _note_demo(event, presentation)
+            if event.doubt and not presentation.quiet:
+                print_note(event.doubt)
             _note_pivot(event, presentation)
         case ModelLoading(model=name, fraction=fraction) if stream is None or stream.is_at_line_start:
             progress.show(f"loading {name}", fraction)

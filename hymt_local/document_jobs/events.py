@@ -27,6 +27,10 @@ class DocumentOptions:
     use_cache: bool = True
     format_name: str | None = None
     """None means: by extension, else by content."""
+    is_to_utf8: bool = False
+    """The output is in UTF-8 whatever the document is in."""
+    encoding: str | None = None
+    """What the document is in, whatever it says itself; the output is in UTF-8 then."""
     is_bilingual: bool = False
     sets_metadata: bool = True
     """Language and direction attributes follow the target; not when every target equals its source."""

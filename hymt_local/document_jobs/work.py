@@ -86,6 +86,7 @@ class DocumentWork:
         self._waiting = deque(self._groups())
         self._model = ""
         self._pivot_lang: str | None = None
+        self._doubt = ""
         self._usage = TokenUsage()
 
     @property
@@ -179,6 +180,7 @@ class DocumentWork:
                 if event.source_lang != UNDETERMINED:
                     self._source_lang = self._source_lang or event.source_lang
                 self._is_detecting = False
+                self._doubt = self._doubt or event.doubt
             case SegmentDone():
                 self._usage += event.usage
                 self.n_under_way -= 1
@@ -264,6 +266,7 @@ class DocumentWork:
             n_warnings=sum(finding.severity is not Severity.INFO for finding in findings),
             usage=self._usage,
             pivot_lang=self._pivot_lang,
+            notes=(self._doubt,) if self._doubt else (),
         )
 
     def _after(self, unit: Unit, merged: Merged) -> UnitSettled:
@@ -296,5 +299,5 @@ def count_words(texts: Iterable[str]) -> int:
 
 
 def _cannot_be_written(reason: str) -> ErrorReport:
-    hint = "convert the document to UTF-8 first" if "encoding" in reason else ""
+    hint = "`hymt file --utf8` writes UTF-8" if "encoding" in reason else ""
     return SegmentRejectedError(f"the translation cannot be written: {reason}", hint=hint).report()

@@ -458,3 +458,20 @@ async def test_f_16_another_policy_has_its_own_phrases_in_the_cache() -> None:
         model, backend = generation_of("mt2", reply("Enregistrez le fichier"))
         await events_of(replace(model, retries=policy), asked(unit("Save the file")), cache=cache)
     assert (len(cache.phrases), len(backend.calls.requests)) == (2, 0)
+
+
+async def test_f_4_f_12_an_answer_far_too_long_is_ended_before_its_budget() -> None:
+    ramble = " ".join(f"mot{n} suit{n * n}" for n in range(400))
+    model, backend = generation_of("mt2", reply(ramble), reply("Enregistrez le fichier"), max_segment_tokens=4000)
+    (done,) = settled(await events_of(model, asked(unit("Save the file"))))
+    assert (done.target, done.error) == ("Enregistrez le fichier", None)
+    assert (done.attempts[0].finish, done.attempts[0].failed) == ("overlong", ("ratio",))
+    assert len(backend.calls.requests) == 2
+
+
+async def test_g_4_words_that_stay_are_masked_and_not_asked_for_in_the_prompt() -> None:
+    model, backend = generation_of("mt15", reply("<target>Demandez à <s1/> maintenant</target>"))
+    wanted = request("Ask Apple now", protect=("Apple",))
+    (done,) = settled(await events_of(model, wanted))
+    assert done.target == "Demandez à Apple maintenant"
+    assert all("Apple" in prompt or "<s1/>" in prompt for prompt in prompts_of(backend))

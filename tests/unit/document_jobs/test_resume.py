@@ -15,7 +15,7 @@ from hymt_local.events import Pivot
 from tests.document_services import LINES, UnitsService, events_of, finished, options, refusal, refusing, task
 
 
-def test_resume_asks_only_for_what_failed(source: Path, state_dir: Path) -> None:
+def test_d_5_f_14_resume_asks_only_for_what_failed(source: Path, state_dir: Path) -> None:
     events_of(task(source), UnitsService(refusing("Second.")), state_dir)
     service = UnitsService()
     report = finished(events_of(task(source, resumes=True), service, state_dir))
