@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from hymt_local.events import Origin, TranslationRequest
     from hymt_local.installed import InstalledModel, ModelStore
     from hymt_local.jobs import LocalService
+    from hymt_local.planning import PassedTests
+    from hymt_local.retries import RetryPolicy
     from hymt_local.translation_job import Service
     from hymt_local.translator import OpenModel
 
@@ -161,7 +163,23 @@ class Application:
             coverage=Coverage.from_metadata(metadata),
             fingerprint=model.fingerprint,
             quantization=model.quantization,
+            retries=_retries(self.settings),
+            passed_tests=self._passed_tests(model),
         )
+
+    def _passed_tests(self, model: InstalledModel) -> PassedTests | None:
+        """Return where it is kept that a model has passed its self-test; None for one that needs none."""
+        if not self.settings.self_test or model.spec.kind != "translation" or model.path is None:
+            return None
+        from importlib.metadata import distributions
+
+        from hymt_local.self_test import PassedTestsFile
+
+        found = model.path.stat()
+        file = model.fingerprint or f"{model.path} {found.st_size} {found.st_mtime_ns}"
+        versions = [each.version for each in distributions(name="llama-cpp-python")]  # none: the cache may do without
+        way = f"{versions} gpu_layers={self.settings.gpu_layers}"
+        return PassedTestsFile(self.paths.state_dir / "self-tests.json", identity=f"{file} {way}")
 
     def foresee(self, request: TranslationRequest) -> tuple[Origin | None, ...]:
         """Say of each segment where its target would come from now, None where it would be refused.
@@ -312,6 +330,13 @@ def open_application(environ: Mapping[str, str], *, flags: Mapping[str, Any] | N
 
 def _shares(text: str | None) -> tuple[float, ...]:
     return tuple(map(float, text.split(","))) if text else ()
+
+
+def _retries(settings: Settings) -> RetryPolicy:
+    from hymt_local.retries import Change, RetryPolicy
+
+    names = [name.strip() for name in settings.retry_order.split(",")]
+    return RetryPolicy(settings.attempts, tuple(dict.fromkeys(Change(name) for name in names if name)))
 
 
 def _checked_metadata(model: InstalledModel) -> Mapping[str, object]:

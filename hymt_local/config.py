@@ -79,9 +79,22 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     memory_check: Annotated[bool, msgspec.Meta(description="refuse to load a model that does not fit into memory")] = (
         True
     )
+    self_test: Annotated[
+        bool, msgspec.Meta(description="let a model translate six sentences before its first use, and refuse garbage")
+    ] = True
     offline: Annotated[bool, msgspec.Meta(description="open no connection that leaves this machine")] = False
     temperature: Annotated[float, msgspec.Meta(ge=0.0, le=2.0, description="0 is greedy and repeatable")] = 0.0
     seed: Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1, description="seed when temperature is above 0")] = 0
+    attempts: Annotated[
+        int, msgspec.Meta(ge=1, le=3, description="how often a segment is tried before its source text stays")
+    ] = 3
+    retry_order: Annotated[
+        str,
+        msgspec.Meta(
+            pattern=r"^ *((sampling|prompt|masks|sentences) *(, *(sampling|prompt|masks|sentences) *)*)?$",
+            description="what another attempt changes, where it can help; what is left out is never tried",
+        ),
+    ] = "sampling,prompt,masks,sentences"
     cache: Annotated[bool, msgspec.Meta(description="remember verified translations in the phrase cache")] = True
     pivot: Annotated[
         Literal["off", "auto", "zh"],

@@ -127,6 +127,11 @@ class LanguageDetector:
         found = self.candidates(text, supported=supported)
         return found[0] if found else None
 
+    def rules_out(self, text: str, tag: str) -> bool:
+        """Tell whether a text cannot be in a language, because that is written in another script. Loads nothing."""
+        script = _main_script(unicodedata.normalize("NFC", without_literals(text[:_MAX_CHARACTERS])))
+        return script in _TAGS_OF_SCRIPT and tag not in _TAGS_OF_SCRIPT[script]
+
     def candidates(self, text: str, *, supported: Sequence[str] | None = None) -> list[Detection]:
         """Return the languages that the text's script allows, likeliest first; empty when there is no word."""
         sample = unicodedata.normalize("NFC", without_literals(text[:_MAX_CHARACTERS]))

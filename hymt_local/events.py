@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 
 from hymt_local.errors import ErrorReport
-from hymt_local.segment import NO_GUIDANCE, Finding, Guidance, Segment, UnitText
+from hymt_local.segment import NO_GUIDANCE, Attempt, Finding, Guidance, Segment, UnitText
 
 
 class Priority(IntEnum):
@@ -131,6 +131,8 @@ class Started:
     """All segments in order: front ends put streamed text between each one's `lead` and `trail`."""
     pivot_lang: str | None = None
     """The language that the translation goes through."""
+    doubt: str = ""
+    """Why the source language that was named is unlikely; empty when it is not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,6 +188,8 @@ class SegmentDone:
     error: ErrorReport | None = None
     findings: tuple[Finding, ...] = ()
     """Of the output checks, in the order of `target`; with `error` set, what the last attempt was refused for."""
+    attempts: tuple[Attempt, ...] = ()
+    """Every generation that was made for it, in order; none for what needed no model."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from hymt_local.checks import (
     Pair,
     check_pair,
     check_terms,
+    most_characters,
     repeats_at_end,
     tidied,
     without_chatter,
@@ -57,7 +58,8 @@ from hymt_local.protect import (
     protect,
     restore,
 )
-from hymt_local.segment import NO_GUIDANCE, Finding, Guidance, Segment, Severity
+from hymt_local.retries import CUT_OFF, DEFAULT_RETRIES, Change, RetryPolicy, useful_changes
+from hymt_local.segment import NO_GUIDANCE, Attempt, Finding, Guidance, Segment, Severity
 from hymt_local.segmenter import GraphemeStream, Level, join_segments, outer_split, parts_at
 from hymt_local.source_parts import is_token, mask_families, packed_to, piece_of, split_parts, uncut
 from hymt_local.source_text import SourceText
@@ -71,11 +73,7 @@ _ANSWER_TOKENS_PER_SOURCE_TOKEN = 16
 _ANSWER_TOKENS_LEAST = 64
 _LEAST_ANSWER_RATIO = 2
 """A source that leaves less room than this many times its own tokens is split."""
-MOST_GENERATIONS = 3
-"""Of one text; each changes something: identical retries give identical answers."""
 _CHATTER = frozenset({"preamble", "explanation", "wrapping"})
-_LENGTH_FAULTS = frozenset({"loop", "truncated", "ratio"})
-TOKEN_FAULTS = frozenset({"placeholder", "tags"})
 _CONTEXT_SHARE = 4
 """The context takes at most this part of the budget."""
 _PROBES = ("A", "a1", " b", "(", "\n", "中", "é", "я")
@@ -171,6 +169,8 @@ class Answer:
     """False for what a random retry gave: it was not sampled as the signature says."""
     fault: str = ""
     """Code of what was refused."""
+    attempts: tuple[Attempt, ...] = ()
+    """Every generation, in order."""
 
 
 def not_covered(text: str, *, target_lang: str | None = None) -> NotCoveredError:
@@ -195,6 +195,7 @@ class SegmentGenerator:
         direction: Languages, sampling and priority of the request.
         emit: Takes PromptProgress and TextDelta events; None when nobody watches the text grow.
         identify: Tells the language of an answer; None leaves that check out.
+        retries: How often a text is tried, and what is changed.
     """
 
     def __init__(
@@ -207,8 +208,10 @@ class SegmentGenerator:
         direction: Direction,
         emit: Emit | None,
         identify: Identify | None = None,
+        retries: RetryPolicy = DEFAULT_RETRIES,
     ) -> None:
         self._spec = spec
+        self._retries = retries
         self._engine = engine
         self._coverage = coverage
         self._info = info
@@ -400,10 +403,12 @@ class SegmentGenerator:
     ) -> Answer:
         usage = sum((answer.usage for answer in answers), TokenUsage())
         findings = tuple(finding for answer in answers for finding in answer.findings)
+        attempts = tuple(attempt for answer in answers for attempt in answer.attempts)
         if answers[-1].error:
-            return replace(answers[-1], target=source.text, usage=usage)
+            return replace(answers[-1], target=source.text, usage=usage, attempts=attempts)
         target = self._join(parts, pieces, answers)
-        return Answer(target, usage, findings=findings, is_storable=all(answer.is_storable for answer in answers))
+        is_storable = all(answer.is_storable for answer in answers)
+        return Answer(target, usage, findings=findings, is_storable=is_storable, attempts=attempts)
 
     async def _answer_piece(self, piece: Segment, prompt: Prepared | None, index: int, *, is_only: bool) -> Answer:
         self._emit_text(index, piece.lead)
@@ -463,20 +468,26 @@ class SegmentGenerator:
             refused.append(answer)
             steps.append(step)
             answer = await self._attempt(prepared.source, index, step)
-        if not refused and _is_doubtful(answer):
+        if not refused and _is_doubtful(answer) and self._may_sample:
             refused.append(answer)
             answer = await self._less_doubtful(answer, prepared, index)
-        usage = sum((each.usage for each in refused), answer.usage)
         if not refused:
             return answer
-        return replace(answer, usage=usage, findings=(*_retried(refused), *answer.findings))
+        usage = sum((each.usage for each in refused), answer.usage)
+        attempts = tuple(attempt for each in (*refused, answer) for attempt in each.attempts)
+        return replace(answer, usage=usage, findings=(*_retried(refused), *answer.findings), attempts=attempts)
+
+    @property
+    def _may_sample(self) -> bool:
+        return self._retries.generations > 1 and Change.SAMPLING in self._retries.order
 
     async def _less_doubtful(self, answer: Answer, prepared: Prepared, index: int) -> Answer:
         """Try once more what may be in the wrong language; keep the first answer when the second is no better."""
         step = _Step(prepared.form, self._retry_sampling(""), is_storable=False)
         second = await self._attempt(prepared.source, index, step)
         if second.error or _is_doubtful(second):
-            return replace(answer, usage=second.usage)  # its own is counted with the refused ones
+            # Its own usage and attempt are counted with the refused ones.
+            return replace(answer, usage=second.usage, attempts=second.attempts)
         return second
 
     async def _attempt(self, source: SourceText, index: int, step: _Step) -> Answer:
@@ -490,16 +501,31 @@ class SegmentGenerator:
 
     def _next_step(self, source: SourceText, steps: Sequence[_Step], answer: Answer) -> _Step | None:
         """Return what to change after a refused answer; None when there is nothing left that could help."""
-        if len(steps) == MOST_GENERATIONS:
+        if len(steps) >= self._retries.generations:
             return None
-        if answer.fault in TOKEN_FAULTS and source.tokens:
-            return self._other_masks(source, steps)
-        if answer.fault == "cut_off" or (answer.fault in _LENGTH_FAULTS and len(steps) > 1):
-            is_new = not steps[-1].is_by_sentence and len(self._sentences(source)) > 1
-            return replace(steps[0], is_by_sentence=True) if is_new else None
-        if len(steps) == 1:
-            return _Step(steps[0].form, self._retry_sampling(answer.fault), is_storable=False)
-        return self._other_prompt(source, steps) or (self._other_masks(source, steps) if source.tokens else None)
+        useful = useful_changes(answer.fault, has_tokens=bool(source.tokens))
+        steps_left = (
+            self._changed(change, source, steps, answer) for change in self._retries.order if change in useful
+        )
+        return next(filter(None, steps_left), None)
+
+    def _changed(self, change: Change, source: SourceText, steps: Sequence[_Step], answer: Answer) -> _Step | None:
+        match change:
+            case Change.SAMPLING:
+                return self._sampled(steps, answer)
+            case Change.PROMPT:
+                return self._other_prompt(source, steps)
+            case Change.MASKS:
+                return self._other_masks(source, steps) if source.tokens else None
+            case Change.SENTENCES:
+                is_new = not steps[-1].is_by_sentence and len(self._sentences(source)) > 1
+                return replace(steps[0], is_by_sentence=True) if is_new else None
+
+    def _sampled(self, steps: Sequence[_Step], answer: Answer) -> _Step | None:
+        form = steps[-1].form
+        if any(not step.is_storable for step in steps) or form.family is not steps[0].form.family:
+            return None
+        return _Step(form, self._retry_sampling(answer.fault), is_storable=False)
 
     def _sentences(self, source: SourceText) -> list[SourceText]:
         """Cut a text at the ends of its sentences, never inside a token."""
@@ -513,7 +539,7 @@ class SegmentGenerator:
         families = [family for family in mask_families(self._spec, source) if family not in tried]
         if not families:
             return None
-        is_last = len(steps) == MOST_GENERATIONS - 1
+        is_last = len(steps) == self._retries.generations - 1
         family = families[-1] if is_last else families[0]
         form = _Form(family, has_masks=True, guidance=self._guidance_of(source))
         return _Step(form, self._direction.sampling)
@@ -521,12 +547,17 @@ class SegmentGenerator:
     def _other_prompt(self, source: SourceText, steps: Sequence[_Step]) -> _Step | None:
         """Ask in the other language of the prompts, where the generation has both."""
         form = steps[-1].form
-        task = self._task(form, "x" if form.has_context else "")
-        written_in = prompt_language(self._spec, task, self._direction.source_lang, self._direction.target_lang)
+        name, _, written_in = self._prompt_id(form).partition(".")
         other: PromptLanguage = "en" if written_in == "zh" else "zh"
-        if form.prompt_lang is not None or not has_task(self._spec, task.name, other):
+        if form.prompt_lang is not None or not has_task(self._spec, name, other):
             return None
         return _Step(replace(form, prompt_lang=other), self._direction.sampling)
+
+    def _prompt_id(self, form: _Form) -> str:
+        """Return which prompt of the model's card a form uses, and its language."""
+        task = self._task(form, "x" if form.has_context else "")
+        languages = self._direction.source_lang, self._direction.target_lang
+        return f"{task.name}.{form.prompt_lang or prompt_language(self._spec, task, *languages)}"
 
     def _retry_sampling(self, fault: str) -> SamplingParams:
         card = self._spec.sampling.params(seed=self._direction.sampling.seed + 1)
@@ -540,7 +571,12 @@ class SegmentGenerator:
         is_streamed = is_streamed and self._emit is not None
         request = await self._request(prepared, step.sampling, draft=draft)
         least = self._coverage.min_probability if self._coverage else 0.0
-        record = _Record(prepared, watches_loops=self._spec.kind != "test", least_probability=least)
+        record = _Record(
+            prepared,
+            watches_loops=self._spec.kind != "test",
+            least_probability=least,
+            most_characters=self._most_characters(prepared),
+        )
         shown = MaskStream(prepared.masked)
         self._emit_text(index, prepared.masked.lead if is_streamed else "")
         async with _closing(self._engine.generate(request)) as events:
@@ -549,7 +585,7 @@ class SegmentGenerator:
                     self._emit_progress(index, event)
                 elif isinstance(event, TokensGenerated):
                     text = record.add(event)
-                    if record.is_looping or record.is_unsure:
+                    if record.is_looping or record.is_unsure or record.is_overlong:
                         break
                     if is_streamed:
                         self._emit_text(index, shown.feed(text))
@@ -558,7 +594,28 @@ class SegmentGenerator:
         rest = record.finish()
         if is_streamed and not record.is_unsure:
             self._emit_text(index, shown.feed(rest) + shown.finish() + prepared.masked.trail)
-        return self._judge(record)
+        answer = self._judge(record)
+        return replace(answer, attempts=(self._attempted(record, step, answer),))
+
+    def _attempted(self, record: _Record, step: _Step, answer: Answer) -> Attempt:
+        form = record.prepared.form
+        gravest = [finding.code for finding in answer.findings if finding.severity is Severity.ERROR]
+        failed = [answer.fault or answer.error.code, *gravest] if answer.error else []
+        return Attempt(
+            prompt=self._prompt_id(form),
+            masks=form.family.value,
+            temperature=step.sampling.temperature,
+            finish=record.finish_reason,
+            failed=tuple(dict.fromkeys(failed)),
+        )
+
+    def _most_characters(self, prepared: Prepared) -> int | None:
+        """Return the length at which an answer is given up; None where any may be right."""
+        if self._spec.kind == "test" or prepared.masked is None:
+            return None
+        masks = len(prepared.masked.text) - len(prepared.source.text)
+        most = most_characters(prepared.source.text, self._direction.source_lang, self._direction.target_lang)
+        return None if most is None else most + 2 * max(0, masks)
 
     async def _request(self, prepared: Prepared, sampling: SamplingParams, *, draft: str) -> GenerationRequest:
         wanted = _ANSWER_TOKENS_PER_SOURCE_TOKEN * prepared.n_source_tokens + _ANSWER_TOKENS_LEAST
@@ -616,7 +673,7 @@ class SegmentGenerator:
         if self._spec.kind == "test":
             return Answer(restored.text, record.usage)
         languages = self._direction
-        target = tidied(source.text, restored.text)
+        target = tidied(source.text, restored.text, target_lang=languages.target_lang)
         pair = Pair(
             source.text,
             target,
@@ -639,11 +696,14 @@ class SegmentGenerator:
             return Answer("", nothing, not_covered(record.prepared.source.text))
         if record.is_looping:
             return Answer("", nothing, _rejected("the answer repeats itself"), is_retryable=True, fault="loop")
+        if record.is_overlong:
+            error = _rejected("the answer is much longer than its source")
+            return Answer("", nothing, error, is_retryable=True, fault="ratio")
         if record.done is None or record.done.reason is FinishReason.CANCELLED:
             return Answer("", nothing, DecodeError("the engine stopped in the middle of an answer", hint="try again"))
         if record.done.reason is FinishReason.LENGTH:
             message = f"the answer was cut off after {record.usage.output_tokens} tokens"
-            return Answer("", nothing, _rejected(message), is_retryable=True, fault="cut_off")
+            return Answer("", nothing, _rejected(message), is_retryable=True, fault=CUT_OFF)
         if record.n_invalid:
             error = _rejected("the answer is not valid UTF-8")
             return Answer("", nothing, error, is_retryable=True, fault="encoding")
@@ -710,6 +770,8 @@ class _Record:
     watches_loops: bool
     least_probability: float
     """A token below it shows that the source lies outside a closed domain; what follows is not worth waiting for."""
+    most_characters: int | None = None
+    """A longer answer is wrong, whatever follows."""
     done: GenerationDone | None = None
     lowest_probability: float = 1.0
     is_looping: bool = False
@@ -717,6 +779,7 @@ class _Record:
     _parts: list[str] = field(default_factory=list)
     _stream: Utf8Stream = field(default_factory=Utf8Stream)
     _n_checked: int = 0
+    _n_characters: int = 0
 
     def add(self, event: TokensGenerated) -> str:
         """Take new tokens, return the text they complete."""
@@ -728,6 +791,18 @@ class _Record:
         return self._keep(self._stream.feed(event.data))
 
     @property
+    def finish_reason(self) -> str:
+        """Why it ended: as the engine says, or what it was ended for."""
+        for reason, is_it in (("unsure", self.is_unsure), ("loop", self.is_looping), ("overlong", self.is_overlong)):
+            if is_it:
+                return reason
+        return (self.done.reason if self.done else FinishReason.CANCELLED).value
+
+    @property
+    def is_overlong(self) -> bool:
+        return self.most_characters is not None and self._n_characters > self.most_characters
+
+    @property
     def is_unsure(self) -> bool:
         return self.lowest_probability < self.least_probability
 
@@ -737,6 +812,7 @@ class _Record:
 
     def _keep(self, text: str) -> str:
         self._parts.append(text)
+        self._n_characters += len(text)
         return text
 
     @property

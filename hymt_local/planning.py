@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Protocol
 
 from hymt_local.catalog import ModelSpec
 from hymt_local.coverage import Coverage
@@ -20,6 +21,7 @@ from hymt_local.guidance import checked_guidance, guidance_of_leg, guided, shape
 from hymt_local.language import can_pivot, gains_from_pivot, get_language, match_language
 from hymt_local.literals import without_literals
 from hymt_local.prompts import Context, has_task, template_signature
+from hymt_local.retries import DEFAULT_RETRIES, RetryPolicy
 from hymt_local.scripts import script_of
 from hymt_local.segment import Segment, UnitText
 from hymt_local.segmenter import split_lines, split_sentences
@@ -38,6 +40,16 @@ _SURE = 0.98
 _DIGITS = 12
 
 
+class PassedTests(Protocol):
+    """Where it is remembered that a model has passed its self-test."""
+
+    def has(self, key: str) -> bool:
+        """Tell whether it has passed this one."""
+
+    def add(self, key: str) -> None:
+        """Remember that it has."""
+
+
 @dataclass(frozen=True, slots=True)
 class OpenModel:
     """A model ready to be used: its weights are read by the engine when they are first needed."""
@@ -49,6 +61,10 @@ class OpenModel:
     fingerprint: str = ""
     """sha256 of the model file, known without loading it; for test engines their id."""
     quantization: str = ""
+    retries: RetryPolicy = DEFAULT_RETRIES
+    """How often a text is tried, and what is changed."""
+    passed_tests: PassedTests | None = None
+    """None: it is used without a self-test."""
 
     @property
     def name(self) -> str:
@@ -74,6 +90,8 @@ class Plan:
     """What the targets probably are, by segment; may be shorter."""
     pivot_lang: str | None = None
     """The language in the middle of the way."""
+    doubt: str = ""
+    """Why the named source language is unlikely, in one line; it is used all the same."""
 
     def digest_of(self, source: SourceText) -> str:
         """Return the cache's key for one source text: protected spans and context shape its translation too."""
@@ -139,6 +157,7 @@ class Planner:
             source_lang = detection.tag if detection else UNDETERMINED
         else:
             source_lang = match_language(request.source_lang, supported=spec.languages)
+        doubt = self._doubt(texts, units, source_lang) if request.source_lang is not None else ""
         if not units and spec.unit == "sentence":
             texts = split_sentences(request.text, source_lang)
         sampling = request.sampling or spec.sampling.greedy_params()
@@ -156,8 +175,9 @@ class Planner:
             ),
             sampling=sampling,
             signature=signature,
-            digest=_digest(request, signature),
+            digest=self._digest(request, signature),
             drafts=self._drafts(request, target_lang),
+            doubt=doubt,
             pivot_lang=self._pivot(request, source_lang=source_lang, target_lang=target_lang),
         )
 
@@ -183,7 +203,7 @@ class Planner:
                 source_lang=source_lang,
             ),
             signature=signature,
-            digest=_digest(plan.request, signature),
+            digest=self._digest(plan.request, signature),
             drafts=plan.drafts if target_lang == plan.target_lang else (),
             pivot_lang=None,
         )
@@ -239,6 +259,15 @@ class Planner:
             )
         return self._within_domain(words, detection) if detection else None
 
+    def _doubt(self, segments: Sequence[Segment], units: Sequence[SourceText], source_lang: str) -> str:
+        texts = (unit.words for unit in units) if units else (segment.source for segment in segments)
+        words = _sample(text for text, segment in zip(texts, segments, strict=True) if segment.translatable)
+        if not words or not self._detector.rules_out(words, source_lang):
+            return ""
+        return (
+            f"the text is not in the script of {get_language(source_lang).english}, the source language that was named"
+        )
+
     def _within_domain(self, words: str, detection: Detection) -> Detection:
         """Let a closed domain decide where it can: its short phrases are too short for statistics."""
         coverage = self._model.coverage
@@ -247,6 +276,15 @@ class Planner:
         preferred = [*self._model.spec.full_languages, *coverage.languages]
         known = [lang for lang in dict.fromkeys(preferred) if _covers(coverage, words, lang)]
         return Detection(known[0], 1.0 / len(known)) if known else detection
+
+    def _digest(self, request: TranslationRequest, signature: Signature) -> str:
+        """Return the cache's key for a plain text: whatever is not the default shapes a translation too."""
+        shape = ["isolate"] if _isolates(request, signature.target_lang) else []
+        retries = self._model.retries
+        if retries != DEFAULT_RETRIES:
+            shape.append(f"{retries.generations} {' '.join(retries.order)}")
+        digest = signature.digest()
+        return shaped_digest(digest, shape) if shape else digest
 
     def _sign(self, sampling: SamplingParams, *, source_lang: str, target_lang: str) -> Signature:
         spec = self._model.spec
@@ -264,11 +302,6 @@ class Planner:
 
 def _isolates(request: TranslationRequest, target_lang: str) -> bool:
     return request.isolate and get_language(target_lang).rtl
-
-
-def _digest(request: TranslationRequest, signature: Signature) -> str:
-    digest = signature.digest()
-    return shaped_digest(digest, "isolate") if _isolates(request, signature.target_lang) else digest
 
 
 def shown(text: str) -> str:

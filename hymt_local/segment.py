@@ -139,6 +139,21 @@ class Finding:
 
 
 @dataclass(frozen=True, slots=True)
+class Attempt:
+    """One generation for a segment, as it can be looked up later."""
+
+    prompt: str
+    """Which prompt of the model's card, and its language: `default.zh`."""
+    masks: str
+    """How protected parts looked to the model: `keep`, `tags`, `xml`."""
+    temperature: float
+    finish: str
+    """Why it ended: `stop`, `length`, `cancelled`, or `loop`, `overlong`, `unsure`: it was ended."""
+    failed: tuple[str, ...] = ()
+    """Codes of the checks that refused it; empty for an answer that was taken."""
+
+
+@dataclass(frozen=True, slots=True)
 class Segment:
     """One unit handed to the model.
 

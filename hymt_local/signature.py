@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hymt_local.events import SamplingParams
 
-POSTPROCESSING_VERSION = 2
+POSTPROCESSING_VERSION = 3
 """Raised whenever splitting, checking or restoring changes in a way that can change a translation."""
 
 _DIGEST_BYTES = 16

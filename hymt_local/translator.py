@@ -46,6 +46,7 @@ from hymt_local.planning import UNDETERMINED, OpenModel, Plan, Planner
 from hymt_local.protect import carried_over, isolated
 from hymt_local.segment import Segment
 from hymt_local.segmenter import join_segments
+from hymt_local.self_test import check_answers
 from hymt_local.source_parts import asked_of_model
 from hymt_local.source_text import SourceText
 
@@ -103,6 +104,8 @@ class Translator:
         self._model = model
         self._before_load = before_load
         self._cache = cache
+        self._is_tested = model.passed_tests is None
+        self._testing = asyncio.Lock()
         self._planner = Planner(model, detector or LanguageDetector())
 
     @property
@@ -204,6 +207,7 @@ class Translator:
             n_segments=len(plan.segments),
             segments=plan.segments,
             pivot_lang=plan.pivot_lang,
+            doubt=plan.doubt,
         )
 
     # What needs no engine
@@ -263,6 +267,7 @@ class Translator:
         info = await self.load(lambda fraction: emit(ModelLoading(model.name, fraction)))
         emit(_loaded(model.name, info))
         _check_control_tokens(model.spec, info)
+        await self._check_answers(info)
         direction = Direction(
             plan.source_lang, plan.target_lang, plan.sampling, plan.request.priority, plan.request.guidance
         )
@@ -275,9 +280,19 @@ class Translator:
             direction=direction,
             emit=watched,
             identify=self._planner.identify,
+            retries=model.retries,
         )
         await generator.open()
         return generator
+
+    async def _check_answers(self, info: ModelInfo) -> None:
+        """Let the model pass its self-test, once."""
+        model, passed = self._model, self._model.passed_tests
+        async with self._testing:
+            if passed is not None and not self._is_tested:
+                identify = self._planner.identify
+                await check_answers(model.spec, model.engine, info, identify=identify, passed=passed)
+                self._is_tested = True
 
     async def _settle(
         self, plan: Plan, group: _Group, prepared: Prepared, *, generator: SegmentGenerator, emit: Emit
@@ -370,6 +385,7 @@ def _of_both_legs(plan: Plan, first: SegmentDone, second: SegmentDone) -> Segmen
         usage=first.usage + second.usage,
         error=error,
         findings=(*first.findings, *second.findings),
+        attempts=(*first.attempts, *second.attempts),
     )
 
 
@@ -409,9 +425,10 @@ def _done(group: _Group, answer: Answer) -> Iterator[SegmentDone]:
     for index in group.indexes:
         usage = answer.usage if index == group.index else TokenUsage()
         if answer.error:
-            yield replace(_failed(index, source, answer.error, usage=usage), findings=answer.findings)
+            done = _failed(index, source, answer.error, usage=usage)
         else:
-            yield SegmentDone(index, source, answer.target, Origin.MODEL, usage, findings=answer.findings)
+            done = SegmentDone(index, source, answer.target, Origin.MODEL, usage)
+        yield replace(done, findings=answer.findings, attempts=answer.attempts)
 
 
 def _failed(index: int, source: str, error: HymtError, *, usage: TokenUsage | None = None) -> SegmentDone:

@@ -7,7 +7,7 @@ file of its family, and name it in `_CHECKS`.
 
 from __future__ import annotations
 
-from hymt_local.checks.characters import check_characters, tidied
+from hymt_local.checks.characters import check_characters, check_garbage, tidied
 from hymt_local.checks.chatter import (
     check_gloss,
     check_note,
@@ -18,7 +18,7 @@ from hymt_local.checks.chatter import (
     without_chatter,
 )
 from hymt_local.checks.languages import check_copy, check_language, check_script
-from hymt_local.checks.length import check_length, check_loop, repeats_at_end
+from hymt_local.checks.length import check_length, check_loop, most_characters, repeats_at_end
 from hymt_local.checks.pair import Check, Identify, Pair
 from hymt_local.checks.structure import (
     check_control_tokens,
@@ -39,6 +39,7 @@ __all__ = [
     "check_pair",
     "check_terms",
     "find_terms",
+    "most_characters",
     "repeats_at_end",
     "tidied",
     "without_chatter",
@@ -55,6 +56,7 @@ _CHECKS: tuple[Check, ...] = (
     check_note,
     check_lines,
     check_loop,
+    check_garbage,
     check_script,
     check_language,
     check_copy,

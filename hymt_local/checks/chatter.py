@@ -113,7 +113,7 @@ def _prefaces() -> re.Pattern[str]:
     words = "|".join(map(re.escape, sorted(TRANSLATION_WORDS, key=len, reverse=True)))
     forms = "|".join(PREFACES)
     return re.compile(
-        rf"\s*[*#_]{{0,3}}(?:(?:{words})(?:\s?[(（][^()（）\n]{{1,30}}[)）])?[*_]{{0,3}}\s?[:：]|{forms})[*_]{{0,3}}\s*",
+        rf"\s*+[*#_]{{0,3}}(?:(?:{words})(?:\s?[(（][^()（）\n]{{1,30}}[)）])?[*_]{{0,3}}\s?[:：]|{forms})[*_]{{0,3}}\s*",
         re.IGNORECASE,
     )
 
@@ -124,7 +124,7 @@ def _notes() -> re.Pattern[str]:
     words = "|".join(map(re.escape, sorted(NOTE_WORDS, key=len, reverse=True)))
     opening = rf"[*_>]{{0,3}}(?:{words})(?:\s?\d{{1,2}})?[*_]{{0,3}}\s?[:：]"
     return re.compile(
-        rf"(?:\n\s*[(（\[【]?{opening}.*|\s*[(（\[【]{opening}[^()（）\[\]【】]*[)）\]】]\s*)\Z",
+        rf"(?:\n\s{{0,20}}[(（\[【]?{opening}.*|\s{{0,20}}[(（\[【]{opening}[^()（）\[\]【】]*[)）\]】]\s*)\Z",
         re.IGNORECASE | re.DOTALL,
     )
 

@@ -94,6 +94,18 @@ def check_length(pair: Pair) -> Iterator[Finding]:
         yield warning("ratio", f"the answer is {_how_long(ratio)}", remedy="look for what is missing or was added")
 
 
+def most_characters(source: str, source_lang: str, target_lang: str) -> int | None:
+    """Return how long an answer may become before `check_length` is sure to refuse it; None where nobody knows.
+
+    Twice its bound: what is not counted there, such as addresses and markup, comes on top.
+    """
+    if source_lang not in _EXPANSION or target_lang not in _EXPANSION:
+        return None
+    n_english = _n_english(source, source_lang)
+    longest = max(_IMPOSSIBLE[1] * n_english, _SHORT_ALLOWANCE + _SHORT_FACTOR * n_english)
+    return round(2 * longest * max(1.0, _EXPANSION[target_lang])) + len(source)
+
+
 def repeats_at_end(ids: Sequence[int], *, allowed: Sequence[int] = ()) -> bool:
     """Tell whether token ids end in a loop: 1 to 32 tokens, at least 5 times and 48 tokens in all.
 

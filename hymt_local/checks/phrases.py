@@ -107,7 +107,7 @@ PREFACES = (
     r"(?:sure|certainly|of course|okay|ok)[,!.]?\s+(?:here|below|the|i)\b[^\n:：]{0,80}[:：]",
     r"(?:here(?:'s|’s| is| are)|below is|this is|the following is)\b[^\n:：]{0,40}\btranslat[^\n:：]{0,40}[:：]",
     r"the (?:[a-z ]{0,20})?translat(?:ion|ed)[^\n:：]{0,60}(?: is|:|：)",
-    r"(?:好的|当然|當然|没问题)?[，,。！!]?\s*(?:以下|下面|这)是[^\n:：]{0,30}(?:翻译|译文|翻譯|譯文)[^\n:：]{0,20}[:：]",
+    r"(?:好的|当然|當然|没问题)?[，,。！!]?\s{0,9}(?:以下|下面|这)是[^\n:：]{0,30}(?:翻译|译文|翻譯|譯文)[^\n:：]{0,20}[:：]",
     r"(?:voici|aquí (?:está|tienes)|aqui está|hier ist|ecco|вот|هذه هي|以下は)[^\n:：]{0,40}"
     r"(?:tradu|übersetz|перевод|ترجم|翻訳)[^\n:：]{0,40}[:：]",
 )

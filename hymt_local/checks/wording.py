@@ -32,7 +32,7 @@ _SCALES = {
     "লক্ষ": 5,
     "কোটি": 7,
 }
-_SCALED = re.compile(r"(\d(?:[\d.,]*\d)?)\s?(" + "|".join(sorted(_SCALES, key=len, reverse=True)) + ")")
+_SCALED = re.compile(r"(\d(?:[\d.,]{0,30}\d)?)\s?(" + "|".join(sorted(_SCALES, key=len, reverse=True)) + ")")
 _QUESTION_MARKS = frozenset("?？؟⁇")
 _ASKING_BY_WORDS = frozenset({"ja", "th", "km", "my", "bo"})
 """Languages that ask without a question mark."""

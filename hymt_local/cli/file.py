@@ -43,6 +43,8 @@ class Wish:
 
     output: str | None
     format_name: str | None
+    is_to_utf8: bool
+    encoding: str | None
     is_bilingual: bool
     marks_fuzzy: bool
     protect: tuple[str, ...]
@@ -75,6 +77,13 @@ class Wish:
     help="File, or a folder for several documents.  [default: beside each source, as report.fr.md]",
 )
 @click.option("--format", "format_name", metavar="NAME", help="Format, whatever the file's name says.")
+@click.option("--utf8", "to_utf8", is_flag=True, help="Write UTF-8, whatever the document is in, and declare it.")
+@click.option(
+    "--encoding",
+    "encoding",
+    metavar="NAME",
+    help="What a document is in that does not say so (gb18030, cp1251); it becomes UTF-8.",
+)
 @click.option("--bilingual", is_flag=True, help="Write source and translation side by side.")
 @click.option(
     "--protect", "protected", multiple=True, metavar="WORD", help="Leave a name or term as it is; repeatable."
@@ -102,6 +111,8 @@ def file_command(
     model: str | None,
     out: str | None,
     format_name: str | None,
+    to_utf8: bool,
+    encoding: str | None,
     bilingual: bool,
     protected: tuple[str, ...],
     pivot: str | None,
@@ -135,6 +146,8 @@ def file_command(
     wish = Wish(
         output=out,
         format_name=format_name,
+        is_to_utf8=to_utf8,
+        encoding=encoding,
         is_bilingual=bilingual,
         marks_fuzzy=not no_fuzzy,
         protect=protected,
@@ -175,6 +188,7 @@ def _tasks(app: Application, paths: Sequence[str], *, wish: Wish, presentation: 
     """
     from hymt_local.document_jobs.selection import place_targets, select
     from hymt_local.documents.registry import format_named
+    from hymt_local.documents.text_encoding import is_encoding
     from hymt_local.language import match_language
 
     if not paths:
@@ -186,6 +200,8 @@ def _tasks(app: Application, paths: Sequence[str], *, wish: Wish, presentation: 
     target_lang = match_language(app.settings.target_lang)
     if wish.format_name is not None:
         format_named(wish.format_name)
+    if wish.encoding is not None and not is_encoding(wish.encoding):
+        raise UsageError(f"unknown encoding {wish.encoding!r}", hint="try gb18030, big5, cp1251, latin-1, utf-8")
     selection = select(paths, is_recursive=wish.is_recursive, takes_all=wish.format_name is not None)
     if selection.n_unknown:
         presentation.note(f"{selection.n_unknown} file(s) of other types are left out")
@@ -208,6 +224,8 @@ def _task(app: Application, source: Path, target: Path, *, target_lang: str, wis
         sampling=sampling_of(app),
         use_cache=settings.cache,
         format_name=wish.format_name,
+        is_to_utf8=wish.is_to_utf8,
+        encoding=wish.encoding,
         is_bilingual=wish.is_bilingual,
         marks_fuzzy=wish.marks_fuzzy,
         protect=wish.protect,

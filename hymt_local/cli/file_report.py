@@ -1,8 +1,8 @@
 """How `hymt file` tells what it does: a progress line and one result per document in words, or events as JSON lines.
 
-Each line of JSON has the name of its event, and the source as the user named it: `started`, `loading`, `progress` and
-`segment_failed` while a document is translated, then exactly one of `finished`, `skipped` and `failed`; of a dry run
-`preview` or `failed`. What goes wrong before the first document has no event, but `error` alone.
+Each line of JSON has the name of its event, and the source as the user named it: `started`, `loading`, `progress`,
+`segment_retried` and `segment_failed` while a document is translated, then exactly one of `finished`, `skipped` and
+`failed`; of a dry run `preview` or `failed`. What goes wrong before the first document has no event, but `error` alone.
 """
 
 from __future__ import annotations
@@ -51,10 +51,15 @@ class Presentation:
             self._event("started", task, found | {"characters": event.characters, "notes": list(event.notes)})
 
     def settled(self, task: DocumentTask, event: UnitSettled) -> None:
-        """Tell a program at once what kept its source text."""
-        if self.as_json and event.error:
-            found = {"id": event.id, "location": event.location, "text": event.source}
-            self._event("segment_failed", task, found | {"error": _error_object(event.error)})
+        """Tell a program at once what kept its source text, and what took more than one attempt."""
+        if not self.as_json or not event.has_history:
+            return
+        found: dict[str, Any] = {"id": event.id, "location": event.location, "text": event.source}
+        attempts = {"attempts": output.attempt_objects(event.attempts)}
+        if event.error:
+            self._event("segment_failed", task, found | {"error": _error_object(event.error)} | attempts)
+        else:
+            self._event("segment_retried", task, found | {"target": event.target} | attempts)
 
     def progress(self, line: ProgressLine, task: DocumentTask, event: DocumentProgress) -> None:
         """Draw how far a document is, or tell a program."""
@@ -204,6 +209,7 @@ def _as_object(task: DocumentTask, report: DocumentReport, *, status: int) -> di
                 "location": unit.location,
                 "source": unit.source,
                 "error": _error_object(unit.error),
+                "attempts": output.attempt_objects(unit.attempts),
             }
             for unit in report.failed
         ],

@@ -10,7 +10,7 @@ from typing import Any
 
 from hymt_local.errors import UsageError
 from hymt_local.sanitize import sanitize
-from hymt_local.segment import Finding
+from hymt_local.segment import Attempt, Finding
 
 
 def stdout_is_terminal() -> bool:
@@ -79,6 +79,13 @@ def finding_object(finding: Finding) -> dict[str, Any]:
         "remedy": finding.remedy,
         "span": [finding.span.start, finding.span.end] if finding.span else None,
     }
+
+
+def attempt_objects(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
+    """Return the history of a segment as `--json` shows it."""
+    from dataclasses import asdict
+
+    return [asdict(attempt) for attempt in attempts]
 
 
 def write_table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> None:

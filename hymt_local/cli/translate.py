@@ -325,6 +325,8 @@ def _show(event: Event, progress: ProgressLine, *, stream: TerminalStream | None
     match event:
         case Started():
             _note_demo(event, presentation)
+            if event.doubt and not presentation.quiet:
+                print_note(event.doubt)
             _note_pivot(event, presentation)
         case ModelLoading(model=name, fraction=fraction) if stream is None or stream.is_at_line_start:
             progress.show(f"loading {name}", fraction)
@@ -382,7 +384,8 @@ def _exit_status(outcome: Outcome, request: TranslationRequest, *, presentation:
 
 def _print_result(last: Finished, outcome: Outcome, request: TranslationRequest, *, presentation: Presentation) -> None:
     if presentation.as_json:
-        output.write_json(as_json_object(last, request) | {"findings": _finding_objects(outcome)})
+        told = {"findings": _finding_objects(outcome), "attempts": _histories(outcome)}
+        output.write_json(as_json_object(last, request) | told)
         return
     if not presentation.stream:
         mark = BYTE_ORDER_MARK if presentation.byte_order_mark else ""
@@ -412,6 +415,15 @@ def _finding_objects(outcome: Outcome) -> list[dict[str, Any]]:
         {"segment": segment.segment} | output.finding_object(finding)
         for segment in outcome.segments
         for finding in segment.findings
+    ]
+
+
+def _histories(outcome: Outcome) -> list[dict[str, Any]]:
+    """Return what was tried for each segment that took more than one attempt, or kept its source text."""
+    return [
+        {"segment": segment.segment, "attempts": output.attempt_objects(segment.attempts)}
+        for segment in outcome.segments
+        if len(segment.attempts) > 1 or segment.error
     ]
 
 

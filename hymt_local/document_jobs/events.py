@@ -13,7 +13,7 @@ from pathlib import Path
 from hymt_local.documents.base import Languages
 from hymt_local.errors import ErrorReport
 from hymt_local.events import Origin, Pivot, Priority, SamplingParams, TokenUsage
-from hymt_local.segment import Finding
+from hymt_local.segment import Attempt, Finding
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +27,10 @@ class DocumentOptions:
     use_cache: bool = True
     format_name: str | None = None
     """None means: by extension, else by content."""
+    is_to_utf8: bool = False
+    """The output is in UTF-8 whatever the document is in."""
+    encoding: str | None = None
+    """What the document is in, whatever it says itself; the output is in UTF-8 then."""
     is_bilingual: bool = False
     sets_metadata: bool = True
     """Language and direction attributes follow the target; not when every target equals its source."""
@@ -79,6 +83,13 @@ class UnitSettled:
     findings: tuple[Finding, ...] = ()
     is_vetoed: bool = False
     """The translator was content, the format was not."""
+    attempts: tuple[Attempt, ...] = ()
+    """Every generation that was made for it."""
+
+    @property
+    def has_history(self) -> bool:
+        """Whether it took more than one attempt, or none was good."""
+        return len(self.attempts) > 1 or self.error is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +115,7 @@ class FailedUnit:
     location: str
     source: str
     error: ErrorReport
+    attempts: tuple[Attempt, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,11 +162,12 @@ class Journal:
 
     def add(self, settled: UnitSettled) -> None:
         """Record one unit."""
+        history = {"attempts": [asdict(each) for each in settled.attempts]} if settled.has_history else {}
         if settled.error is None:
-            self._append({"id": settled.id, "target": settled.target})
+            self._append({"id": settled.id, "target": settled.target, **history})
             self.n_kept += not self.fault
         else:
-            self._append({"id": settled.id, "vetoed": settled.is_vetoed})
+            self._append({"id": settled.id, "vetoed": settled.is_vetoed, "error": settled.error.message, **history})
 
     def add_language(self, source_lang: str) -> None:
         """Record the source language that was detected: the rest of the document must not be taken for another."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from hymt_local.document_jobs.events import DocumentTask
 from hymt_local.document_jobs.files import read_source
 from hymt_local.document_jobs.journal import journal_path, key_of, read_journal
-from hymt_local.document_jobs.run import find_format
-from hymt_local.document_jobs.work import Batch, DocumentWork, Known, count_words
+from hymt_local.document_jobs.run import encoded_as_wanted, find_format
+from hymt_local.document_jobs.work import Batch, DocumentWork, Known, alike, count_words
 from hymt_local.events import Origin, TranslationRequest
 
 Foresee = Callable[[TranslationRequest], Sequence[Origin | None]]
@@ -58,6 +58,7 @@ def preview_document(
     """
     data = read_source(task.source_path)
     found = find_format(task.source_path.name, data, task.options)
+    data = encoded_as_wanted(data, found, task.options)
     known = _known(task, key_of(task, data, format_name=found.name), state_dir=state_dir)
     document = found.read(data, task.options.languages)
     work = DocumentWork(document, task.options, known=known)
@@ -74,7 +75,7 @@ def preview_document(
         target=str(task.target_path),
         format=found.name,
         units=len(work.units),
-        different=len({unit.source for unit in work.units}),
+        different=len(set(map(alike, work.units))),
         words=count_words(unit.source.text for unit in work.units),
         characters=work.characters,
         from_journal=work.n_known,

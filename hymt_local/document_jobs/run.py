@@ -24,6 +24,7 @@ from hymt_local.document_jobs.meter import ProgressMeter
 from hymt_local.document_jobs.work import Batch, DocumentWork
 from hymt_local.documents.base import Format
 from hymt_local.documents.registry import format_named, format_of
+from hymt_local.documents.text_encoding import in_utf8
 from hymt_local.errors import DocumentError, HymtError
 from hymt_local.events import Event, ModelLoading, Started
 from hymt_local.jobs import Service, TranslationJob
@@ -78,12 +79,13 @@ class _Opened:
         merged = self.work.merge()
         if merged.data != self.data:
             self._check_readable(merged.data)
-        notes = (*self.notes, *filter(None, [self.journal.fault if self.journal else ""]))
+        report = self.work.report(merged, name=self.name, format_name=self.format.name)
+        faults = filter(None, [self.journal.fault if self.journal else ""])
         report = replace(
-            self.work.report(merged, name=self.name, format_name=self.format.name),
+            report,
             elapsed_s=elapsed_s,
             rate=self.meter.overall_rate,
-            notes=notes,
+            notes=(*self.notes, *report.notes, *faults),
         )
         return DocumentFinished(report, merged.data)
 
@@ -178,6 +180,7 @@ def _open(data: bytes, name: str, *, options: DocumentOptions, now: Clock, forma
     check_size(len(data), name=name)
     started_at = now()
     found = format_ or find_format(name, data, options)
+    data = encoded_as_wanted(data, found, options)
     work = DocumentWork(found.read(data, options.languages), options)
     return _Opened(name, data, found, options, work, ProgressMeter(work, now=now), started_at)
 
@@ -192,6 +195,17 @@ def find_format(name: str, data: bytes, options: DocumentOptions) -> Format:
     if options.is_bilingual and not found.can_be_bilingual:
         raise DocumentError(f"{name}: {found.name} cannot be bilingual", hint="leave out `--bilingual`")
     return found
+
+
+def encoded_as_wanted(data: bytes, known: Format, options: DocumentOptions) -> bytes:
+    """Return a document in the encoding that its translation shall have.
+
+    Raises:
+        DocumentError: it is in another one than it, or the user, says.
+    """
+    if not options.is_to_utf8 and options.encoding is None:
+        return data
+    return in_utf8(data, known, encoding=options.encoding)
 
 
 class _FileRun:
@@ -219,6 +233,7 @@ class _FileRun:
         task = self._task
         data = read_source(task.source_path)
         found = find_format(task.source_path.name, data, task.options)
+        data = encoded_as_wanted(data, found, task.options)
         with claimed(task.target_path, source=task.source_path) as target:
             key = key_of(task, data, format_name=found.name)
             remains = self._remains(target, key=key)

@@ -86,6 +86,7 @@ class DocumentWork:
         self._waiting = deque(self._groups())
         self._model = ""
         self._pivot_lang: str | None = None
+        self._doubt = ""
         self._usage = TokenUsage()
 
     @property
@@ -99,9 +100,15 @@ class DocumentWork:
         return self._source_lang
 
     def _sound_targets(self) -> Iterator[tuple[str, str]]:
-        """Yield the known targets that the document can hold: somebody may have been at the journal."""
+        """Yield the known targets that the document can hold: somebody may have been at the journal.
+
+        A unit whose run ended just before it was settled has the target of those that were asked with it.
+        """
+        known = self._known
+        shared = {alike(unit): known.targets[unit.id] for unit in reversed(self.units) if unit.id in known.targets}
         for unit in self.units:
-            target = self._known.targets.get(unit.id)
+            is_open = unit.id not in known.failed
+            target = known.targets.get(unit.id, shared.get(alike(unit)) if is_open else None)
             if target is not None and not _HALF_CHARACTER.search(target) and not self._document.fault(unit, target):
                 yield unit.id, target
 
@@ -117,7 +124,7 @@ class DocumentWork:
         groups: dict[tuple[bool, UnitText], list[Unit]] = {}
         for unit in self.units:
             if unit.id not in self._targets and unit.id not in self._settled:
-                groups.setdefault((unit.id in self._known.vetoed, unit.source), []).append(unit)
+                groups.setdefault((unit.id in self._known.vetoed, alike(unit)), []).append(unit)
         for (is_vetoed, _), units in groups.items():
             yield is_vetoed, tuple(units)
 
@@ -173,6 +180,7 @@ class DocumentWork:
                 if event.source_lang != UNDETERMINED:
                     self._source_lang = self._source_lang or event.source_lang
                 self._is_detecting = False
+                self._doubt = self._doubt or event.doubt
             case SegmentDone():
                 self._usage += event.usage
                 self.n_under_way -= 1
@@ -197,6 +205,7 @@ class DocumentWork:
             error=error,
             findings=done.findings if error else (*done.findings, *self._review(unit, done.target)),
             is_vetoed=fault is not None,
+            attempts=done.attempts,
         )
         if unit.id not in self._settled:
             self.done_characters += len(unit.source.text)
@@ -248,11 +257,16 @@ class DocumentWork:
             from_model=origins[Origin.MODEL],
             passed_through=origins[Origin.SOURCE],
             retried=sum(each.id in self._known.failed for each in settled if each.error is None),
-            failed=tuple(FailedUnit(each.id, each.location, each.source, each.error) for each in failed if each.error),
+            failed=tuple(
+                FailedUnit(each.id, each.location, each.source, each.error, each.attempts)
+                for each in failed
+                if each.error
+            ),
             findings=dict(sorted(Counter(finding.code for finding in findings).items())),
             n_warnings=sum(finding.severity is not Severity.INFO for finding in findings),
             usage=self._usage,
             pivot_lang=self._pivot_lang,
+            notes=(self._doubt,) if self._doubt else (),
         )
 
     def _after(self, unit: Unit, merged: Merged) -> UnitSettled:
@@ -271,11 +285,19 @@ class DocumentWork:
                 yield UnitSettled(unit.id, unit.location, text, text, Origin.SOURCE, error)
 
 
+def alike(unit: Unit) -> UnitText:
+    """Return what units have in common that are translated once: all but their context, of which the first one's counts.
+
+    The same line then reads the same wherever it stands, as it would from a person, and costs the model nothing more.
+    """
+    return replace(unit.source, context=()) if unit.source.context else unit.source
+
+
 def count_words(texts: Iterable[str]) -> int:
     """Return how many words texts have; a character of an unspaced script counts as one."""
     return sum(len(_WORD.findall(text)) for text in texts)
 
 
 def _cannot_be_written(reason: str) -> ErrorReport:
-    hint = "convert the document to UTF-8 first" if "encoding" in reason else ""
+    hint = "`hymt file --utf8` writes UTF-8" if "encoding" in reason else ""
     return SegmentRejectedError(f"the translation cannot be written: {reason}", hint=hint).report()

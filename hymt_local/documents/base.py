@@ -86,6 +86,17 @@ class ReviewingDocument(Protocol):
         """Return what a person should look at in this target, as it would be written; no errors."""
 
 
+@runtime_checkable
+class DeclaringFormat(Protocol):
+    """A format whose documents say what encoding they are in."""
+
+    def declared_encoding(self, data: bytes) -> str | None:
+        """Return the name that a document gives its encoding, if it does."""
+
+    def declaring_utf8(self, text: str) -> str:
+        """Return a document that says it is in UTF-8, where it said something."""
+
+
 class Format(Protocol):
     """One file format. Stateless."""
 

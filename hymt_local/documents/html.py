@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from hymt_local.documents.base import Document, Languages
-from hymt_local.documents.html_document import read_html
+from hymt_local.documents.html_document import declared_charset, declaring_utf8, read_html
 
 _HEAD = re.compile(
     rb"\s*(?:<\?xml[^>]*>\s*)?(?:<!--.*?-->\s*)*<(?:!doctype\s+html|html[\s>])", re.IGNORECASE | re.DOTALL
@@ -28,6 +28,14 @@ class HtmlFormat:
         if text[:2] in (b"\xff\xfe", b"\xfe\xff"):
             text = text[2:].replace(b"\0", b"")
         return _HEAD.match(text) is not None
+
+    def declared_encoding(self, data: bytes) -> str | None:
+        """Return the encoding that the head of a page names, as browsers understand the name."""
+        return declared_charset(data)
+
+    def declaring_utf8(self, text: str) -> str:
+        """Return a page whose head says UTF-8, where it named an encoding."""
+        return declaring_utf8(text)
 
     def read(self, data: bytes, languages: Languages) -> Document:
         """Parse.

@@ -23,6 +23,8 @@ _CHARSET = re.compile(
     rb"<meta[^>]{1,200}?charset\s{0,9}=\s{0,9}[\"']?([\w.:-]{1,40})|<\?xml[^>]{1,100}?encoding=[\"']([\w.:-]{1,40})",
     re.IGNORECASE,
 )
+_META_CHARSET = re.compile(r"(?<=charset=)[\w.:-]{1,40}|(?<=charset=[\"'])[\w.:-]{1,40}", re.IGNORECASE)
+_XML_ENCODING = re.compile(r"(?<=encoding=[\"'])[\w.:-]{1,40}", re.IGNORECASE)
 _CHARSET_BYTES = 1024  # as far as browsers look
 _LATIN = frozenset({"iso-8859-1", "iso8859-1", "latin1", "latin-1", "us-ascii", "ascii"})
 _IDENTITY = re.compile(
@@ -100,6 +102,14 @@ def read_html(data: bytes) -> HtmlDocument:
         units.append(unit)
         parts[unit.id] = part
     return HtmlDocument(decoded, page, units, parts)
+
+
+def declaring_utf8(text: str) -> str:
+    """Return a page whose head names UTF-8 where it named an encoding: in its first XML and meta declarations."""
+    head, rest = text[:_CHARSET_BYTES], text[_CHARSET_BYTES:]
+    for pattern in (_XML_ENCODING, _META_CHARSET):
+        head = pattern.sub("utf-8", head, count=1)
+    return head + rest
 
 
 def declared_charset(data: bytes) -> str | None:

@@ -22,6 +22,7 @@ from hymt_local.language import match_language
 from hymt_local.segment import ProtectedSpan, Span, UnitText
 
 _CHARSET = re.compile(rb'"Content-Type:[^"\r\n]{0,200}?charset=([A-Za-z0-9_.:-]{1,40})', re.IGNORECASE)
+_CHARSET_OF_TEXT = re.compile(r'(?P<before>"Content-Type:[^"\r\n]{0,200}?charset=)[A-Za-z0-9_.:-]{1,40}', re.IGNORECASE)
 _ASCII_CHARSETS = frozenset({"charset", "ascii", "us-ascii", "ansi_x3.4-1968"})
 """`CHARSET` is what a template says before anyone has chosen."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
@@ -39,6 +40,14 @@ class PoFormat:
     def sniffs(self, head: bytes) -> bool:
         """Tell whether there is a `msgid` and a `msgstr`."""
         return _SNIFFED.search(head) is not None and b"\nmsgstr" in head
+
+    def declared_encoding(self, data: bytes) -> str | None:
+        """Return the charset of the header, unless it is a placeholder or plain ASCII."""
+        return _declared_charset(data)
+
+    def declaring_utf8(self, text: str) -> str:
+        """Return a catalogue whose header says UTF-8, where it named a charset."""
+        return _CHARSET_OF_TEXT.sub(r"\g<before>UTF-8", text, count=1)
 
     def read(self, data: bytes, languages: Languages) -> PoDocument:
         """Parse; units are the messages that have no translation, or only a fuzzy one.

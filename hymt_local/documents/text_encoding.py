@@ -6,6 +6,7 @@ import codecs
 import contextlib
 from dataclasses import dataclass
 
+from hymt_local.documents.base import DeclaringFormat, Format
 from hymt_local.errors import DocumentError
 
 _MARKS = (
@@ -35,7 +36,7 @@ class DecodedText:
             DocumentError: the encoding lacks a character of the text; `lacks` finds out before.
         """
         if fault := self.lacks(text):
-            raise DocumentError(fault, hint="convert the document to UTF-8 first")
+            raise DocumentError(fault, hint="`hymt file --utf8` writes UTF-8")
         return self.bom + text.encode(self.encoding)
 
     def lacks(self, text: str) -> str | None:
@@ -67,6 +68,36 @@ def decode(data: bytes, *, declared: str | None = None) -> DecodedText:
     return _checked(DecodedText(_decoded(data, encoding, skip=0), encoding), data)
 
 
+def in_utf8(data: bytes, known: Format, *, encoding: str | None = None) -> bytes:
+    """Return a document in UTF-8, which it then declares where it declares anything.
+
+    Args:
+        data: A whole document; what is in UTF-8 stays byte for byte.
+        known: Its format.
+        encoding: The encoding it is in; None believes its byte order mark or its declaration.
+
+    Raises:
+        DocumentError: as `decode`.
+    """
+    if not isinstance(known, DeclaringFormat):
+        decoded = decode(data, declared=encoding)
+        return data if decoded.encoding == "utf-8" else decoded.text.encode()
+    decoded = decode(data, declared=encoding or known.declared_encoding(data))
+    if decoded.encoding == "utf-8" and encoding is None:
+        return data
+    bom = decoded.bom if decoded.encoding == "utf-8" else b""
+    return bom + known.declaring_utf8(decoded.text).encode()
+
+
+def is_encoding(name: str) -> bool:
+    """Tell whether documents can be in an encoding of this name."""
+    try:
+        _codec_of(name)
+    except DocumentError:
+        return False
+    return True
+
+
 def _codec_of(declared: str) -> str:
     codec = ""
     with contextlib.suppress(LookupError, ValueError):  # ValueError: a NUL in the name
@@ -86,7 +117,7 @@ def _decoded(data: bytes, encoding: str, *, skip: int) -> str:
         position = skip + error.start
         raise DocumentError(
             f"byte {position} (0x{data[position]:02x}) is not valid {encoding.upper()}",
-            hint="convert the document first, for example with `iconv -f GB18030 -t UTF-8`",
+            hint="say what it is in: `hymt file --encoding gb18030` (or cp1251, latin-1 ...); the result is UTF-8",
         ) from error
 
 

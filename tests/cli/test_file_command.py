@@ -132,7 +132,7 @@ def test_json_tells_events_as_they_come(hymt_here: RunHymt, folder: Path) -> Non
     (failed,) = (event for event in between if event["event"] == "segment_failed")
     assert (failed["location"], failed["text"]) == ("line 3", "Entropy never decreases.")
     assert finished["failed"] == [
-        {"id": failed["id"], "location": "line 3", "source": failed["text"], "error": failed["error"]}
+        {"id": failed["id"], "location": "line 3", "source": failed["text"], "error": failed["error"], "attempts": []}
     ]
     progress = next(event for event in between if event["event"] == "progress")
     wanted = {"done_segments", "segments", "done_characters", "characters", "characters_per_second", "seconds_left"}
@@ -147,6 +147,19 @@ def test_json_tells_how_far_the_model_is_read(capsys: pytest.CaptureFixture[str]
     loading, progress = events_of(capsys.readouterr().out)
     assert loading == {"event": "loading", "source": "news.txt", "fraction": 0.25}
     assert (progress["characters_per_second"], progress["seconds_left"]) == (312.4, 0.2)
+
+
+def test_d_4_a_legacy_document_becomes_utf_8_on_request(hymt_here: RunHymt, folder: Path) -> None:
+    (folder / "film.srt").write_bytes("1\n00:00:01,000 --> 00:00:02,000\nПривет\n".encode("cp1251"))
+    (folder / "page.html").write_bytes('<meta charset="latin1"><p>Café</p>'.encode("latin-1"))
+    refused = hymt_here("file", "film.srt", "-f", "ru", "-t", "fr", "-m", "echo")
+    assert (refused.status, "--encoding" in refused.err) == (5, True)
+    assert hymt_here("file", "film.srt", "-f", "ru", "-t", "fr", "-m", "echo", "--encoding", "cp1251").status == 0
+    assert "Привет" in (folder / "film.fr.srt").read_text(encoding="utf-8")
+    assert hymt_here("file", "page.html", "-f", "en", "-t", "ru", "-m", "echo", "--utf8").status == 0
+    assert (folder / "page.ru.html").read_bytes() == '<meta charset="utf-8"><p>Café</p>'.encode()
+    unknown = hymt_here("file", "film.srt", "-f", "ru", "-t", "fr", "-m", "echo", "--encoding", "klingon")
+    assert (unknown.status, unknown.err.splitlines()[0]) == (2, "error: unknown encoding 'klingon'")
 
 
 def test_json_names_what_was_complete_before(hymt_here: RunHymt, report: Path) -> None:

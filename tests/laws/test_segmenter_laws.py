@@ -71,7 +71,7 @@ def check(segments: tuple[Segment, ...]) -> None:
 
 
 @given(TEXTS)
-def test_lines_joined_are_the_text(text: str) -> None:
+def test_s_1_lines_joined_are_the_text(text: str) -> None:
     segments = split_lines(text)
     assert joined(segments) == text
     assert all(len(segment.source.splitlines()) <= 1 for segment in segments)
@@ -79,7 +79,7 @@ def test_lines_joined_are_the_text(text: str) -> None:
 
 
 @given(TEXTS, TAGS)
-def test_sentences_joined_are_the_text_in_every_language(text: str, lang: str) -> None:
+def test_s_1_sentences_joined_are_the_text_in_every_language(text: str, lang: str) -> None:
     segments = split_sentences(text, lang)
     assert joined(segments) == text
     assert all(len(segment.source.splitlines()) <= 1 for segment in segments)
@@ -87,14 +87,14 @@ def test_sentences_joined_are_the_text_in_every_language(text: str, lang: str) -
 
 
 @given(TEXTS, TAGS, st.sampled_from(Level))
-def test_parts_joined_are_the_text_at_every_level(text: str, lang: str, level: Level) -> None:
+def test_s_1_parts_joined_are_the_text_at_every_level(text: str, lang: str, level: Level) -> None:
     parts = parts_at(text, level, lang=lang)
     assert "".join(parts) == text
     assert all(parts) or text == ""
 
 
 @given(TEXTS, TAGS, st.sampled_from(Level))
-def test_no_part_begins_inside_a_grapheme(text: str, lang: str, level: Level) -> None:
+def test_s_4_no_part_begins_inside_a_grapheme(text: str, lang: str, level: Level) -> None:
     position = 0
     for part in parts_at(text, level, lang=lang):
         assert is_grapheme_boundary(text, position)

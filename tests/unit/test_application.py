@@ -16,6 +16,7 @@ from hymt_local.engine.llama import LlamaBackend
 from hymt_local.errors import ConfigError
 from hymt_local.events import TranslationRequest
 from hymt_local.installed import InstalledModel
+from hymt_local.retries import Change, RetryPolicy
 from tests.toy_models import write_toy_model
 
 pytestmark = pytest.mark.llama
@@ -118,3 +119,26 @@ def test_a_translation_is_the_same_from_a_process_of_its_own(tmp_path: Path) -> 
         with closing(app.open_service()) as service:
             texts.append(service.submit(TranslationRequest("Good morning", "fr", source_lang="en")).result().text)
     assert texts[0] == texts[1] != "Good morning"
+
+
+def test_f_11_a_translation_model_is_tested_unless_the_settings_trust_it(tmp_path: Path) -> None:
+    app = open_app(tmp_path)
+    passed = app._passed_tests(toy_of(app, tmp_path))
+    assert passed is not None
+    passed.add("sentences")
+    assert (app.paths.state_dir / "self-tests.json").exists()
+    on_the_gpu = open_app(tmp_path, gpu_layers=9)._passed_tests(toy_of(app, tmp_path))
+    assert on_the_gpu is not None
+    assert (passed.has("sentences"), on_the_gpu.has("sentences")) == (True, False)
+    assert app._passed_tests(toy_of(app, tmp_path, kind="demo")) is None
+    assert open_app(tmp_path, self_test=False)._passed_tests(toy_of(app, tmp_path)) is None
+
+
+def test_f_16_the_settings_say_how_often_and_how_a_segment_is_tried(tmp_path: Path) -> None:
+    assert open_app(tmp_path, model="echo").open_model(None).retries == RetryPolicy()
+    app = open_app(tmp_path, model="echo", attempts=2, retry_order="masks, prompt,masks")
+    assert app.open_model(None).retries == RetryPolicy(2, (Change.MASKS, Change.PROMPT))
+    assert open_app(tmp_path, model="echo", retry_order="").open_model(None).retries.order == ()
+    for wrong in ({"attempts": 4}, {"attempts": 0}, {"retry_order": "masks,luck"}):
+        with pytest.raises(ConfigError):
+            open_app(tmp_path, **wrong)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hymt_local.catalog import ALL_TAGS, load_catalog
-from hymt_local.checks import Pair, check_output, check_pair, check_terms, find_terms, repeats_at_end, tidied
+from hymt_local.checks import (
+    Pair,
+    check_output,
+    check_pair,
+    check_terms,
+    find_terms,
+    most_characters,
+    repeats_at_end,
+    tidied,
+)
 from hymt_local.checks import without_chatter as shortened
 from hymt_local.detect import LanguageDetector
 from hymt_local.prompts import (
@@ -263,3 +273,63 @@ def test_short_repetitions_and_those_of_the_source_are_fine() -> None:
     assert not repeats_at_end([1, 2] * 10)
     assert not repeats_at_end([1, 2] * 40, allowed=[9, 1, 2, 1, 2, 9])
     assert repeats_at_end([1, 2] * 40, allowed=[9, 1, 2, 9])
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "lang", "expected"),
+    [
+        ("Wait…", "Attendez...", "fr", "Attendez…"),
+        ("Wait...", "Attendez…", "fr", "Attendez..."),
+        ("Wait...", "等等……", "zh", "等等……"),
+        ("Wait...", "待って…", "ja", "待って…"),
+        ("Wait....", "Attendez…", "fr", "Attendez…"),
+        ("Done.", "हो गया.", "hi", "हो गया।"),
+        ("Done.", "সম্পন্ন|", "bn", "সম্পন্ন।"),
+        ("Done.", "झाले.", "mr", "झाले."),
+        ("See v1.", "देखें v1.", "hi", "देखें v1."),
+        ("No full stop", "हो गया.", "hi", "हो गया."),
+        ("Done.", ".", "hi", "."),
+    ],
+)
+def test_p_8_what_has_one_right_form_is_put_right(source: str, target: str, lang: str, expected: str) -> None:
+    assert tidied(source, target, target_lang=lang) == expected
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "is_found"),
+    [
+        ("The library opens at nine in the morning.", "}}]] ## 12 34 ]]{{ ;; :: 99 __", True),
+        ("The library opens at nine in the morning.", "La bibliothèque ouvre à neuf heures du matin.", False),
+        ("The library opens at nine in the morning.", "पुस्तकालय सुबह नौ बजे खुलता है।", False),
+        ("12:30 – 14:45, 16:00 – 17:15, 18:30 a", "12:30 – 14:45, 16:00 – 17:15, 18:30 b", False),
+        ("The library opens.", "}}]] ##", False),
+    ],
+)
+def test_f_12_an_answer_of_signs_is_garbage(source: str, target: str, is_found: bool) -> None:
+    codes = {finding.code for finding in check_pair(Pair(source, target, "en", "fr"))}
+    assert ("garbage" in codes) == is_found
+
+
+@pytest.mark.parametrize("run", [" ", "\n", "\t", "1", "1,", "(", "a ", "\u00a0", "Note: ", "“"])
+def test_d_6_runs_of_one_sign_take_a_time_that_grows_like_their_length(run: str) -> None:
+    def cost(length: int) -> float:
+        text = f"Some words{run * (length // len(run))}and others"
+        pair = Pair(text, text.upper(), "en", "fr")
+        started = time.process_time()
+        for _ in range(3):
+            check_pair(pair)
+            shortened(pair.source, pair.target)
+        return time.process_time() - started
+
+    cost(1000)
+    assert cost(32_000) < 30 * max(cost(4_000), 0.002)  # eight times the length; a square would be 64
+
+
+def test_f_4_no_answer_that_the_length_check_lets_through_is_given_up() -> None:
+    for source_lang, target_lang in [("en", "fr"), ("zh", "en"), ("en", "zh"), ("ja", "ta"), ("en", "bo")]:
+        for text in ("好", "Yes", "The library opens at nine in the morning. " * 5, "图书馆上午九点开门。" * 9):
+            most = most_characters(text, source_lang, target_lang)
+            assert most is not None
+            answer = "word " * (most // 5 + 1)
+            assert any(each.code == "ratio" for each in check_pair(Pair(text, answer, source_lang, target_lang)))
+    assert most_characters("Yes", "und", "fr") is None

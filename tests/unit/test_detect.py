@@ -74,7 +74,7 @@ def test_short_texts(detector: LanguageDetector, expected: str, text: str) -> No
 @pytest.mark.parametrize(
     "text", ["", " \n", "12345", "...", "🎉🚀", "x", "ж", "%1$s {name}", "https://example.com/deutsch", "ᚠᚢᚦ"]
 )
-def test_nothing_is_found_where_no_word_of_ours_is(detector: LanguageDetector, text: str) -> None:
+def test_l_1_nothing_is_found_where_no_word_of_ours_is(detector: LanguageDetector, text: str) -> None:
     assert detector.detect(text) is None
     assert detector.candidates(text) == []
 
@@ -116,7 +116,7 @@ def test_the_packages_own_identifier_is_left_alone(detector: LanguageDetector) -
 
 
 @given(st.text(max_size=60))
-def test_candidates_are_probabilities_in_order(text: str) -> None:
+def test_l_1_candidates_are_probabilities_in_order(text: str) -> None:
     found_all = candidates(text)
     confidences = [each.confidence for each in found_all]
     assert confidences == sorted(confidences, reverse=True)

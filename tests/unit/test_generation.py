@@ -22,7 +22,8 @@ from hymt_local.events import (
     TextDelta,
     TranslationRequest,
 )
-from hymt_local.segment import ProtectedSpan, Span, TokenKind, UnitText
+from hymt_local.retries import Change, RetryPolicy
+from hymt_local.segment import Attempt, ProtectedSpan, Span, TokenKind, UnitText
 from hymt_local.translator import OpenModel, Translator
 from tests.services import request, scripted_model, settled
 from tests.unit.test_units import MemoryStore, unit
@@ -399,3 +400,78 @@ async def test_v_6_a_leg_that_fails_keeps_the_source(script: list[Behaviour]) ->
 
 def test_every_generation_of_the_catalog_has_a_way_to_protect() -> None:
     assert {spec.template_set for spec in load_catalog().models} == {"plain", "mt1", "chimera", "mt15", "mt2"}
+
+
+# How often, in which order, and what became of it
+
+
+async def test_f_16_every_attempt_is_recorded_with_prompt_masks_and_what_refused_it() -> None:
+    model, _ = generation_of("mt2", reply("Rien du tout"), reply("Encore rien"), reply("Ceci"))
+    (done,) = settled(await events_of(model, asked(unit("See %(name)s for all of it"))))
+    first, second, *pieces = done.attempts
+    assert first == Attempt("default.en", "keep", 0.0, "stop", ("placeholder",))
+    assert second == Attempt("delimiters.en", "xml", 0.0, "stop", ("placeholder",))
+    assert pieces == [Attempt("default.en", "keep", 0.0, "stop")] * 2
+
+
+async def test_f_16_a_segment_that_failed_tells_all_that_was_tried() -> None:
+    model, _ = generation_of("mt2", cut("Un"), max_segment_tokens=4000)
+    (done,) = settled(await events_of(model, asked(unit("One sentence of several words here."))))
+    assert done.error is not None
+    assert [(attempt.finish, attempt.failed) for attempt in done.attempts] == [("length", ("cut_off",))]
+
+
+async def test_f_16_an_answer_that_was_good_at_once_has_one_attempt_and_the_cache_none() -> None:
+    cache = MemoryStore()
+    for expected in (1, 0):
+        model, _ = generation_of("mt2", reply("Enregistrez le fichier"))
+        (done,) = settled(await events_of(model, asked(unit("Save the file")), cache=cache))
+        assert len(done.attempts) == expected
+
+
+@pytest.mark.parametrize(
+    ("policy", "expected"),
+    [
+        (RetryPolicy(), ["default.zh 0.0", "default.zh 0.7", "default.en 0.0"]),
+        (RetryPolicy(generations=1), ["default.zh 0.0"]),
+        (RetryPolicy(generations=2), ["default.zh 0.0", "default.zh 0.7"]),
+        (RetryPolicy(order=(Change.PROMPT,)), ["default.zh 0.0", "default.en 0.0"]),
+        (
+            RetryPolicy(order=(Change.PROMPT, Change.SAMPLING)),
+            ["default.zh 0.0", "default.en 0.0", "default.en 0.7"],
+        ),
+        (RetryPolicy(order=()), ["default.zh 0.0"]),
+    ],
+)
+async def test_f_16_budget_and_order_are_settings(policy: RetryPolicy, expected: list[str]) -> None:
+    english = "The red house stands on the other side of the river."
+    model, _ = generation_of("mt2", reply(english))
+    wanted = asked(unit("The blue house stands on this side of the river."), target_lang="zh")
+    (done,) = settled(await events_of(replace(model, retries=policy), wanted))
+    assert done.error is not None
+    assert [f"{attempt.prompt} {attempt.temperature}" for attempt in done.attempts] == expected
+
+
+async def test_f_16_another_policy_has_its_own_phrases_in_the_cache() -> None:
+    cache = MemoryStore()
+    for policy in (RetryPolicy(), RetryPolicy(generations=2), RetryPolicy(generations=2)):
+        model, backend = generation_of("mt2", reply("Enregistrez le fichier"))
+        await events_of(replace(model, retries=policy), asked(unit("Save the file")), cache=cache)
+    assert (len(cache.phrases), len(backend.calls.requests)) == (2, 0)
+
+
+async def test_f_4_f_12_an_answer_far_too_long_is_ended_before_its_budget() -> None:
+    ramble = " ".join(f"mot{n} suit{n * n}" for n in range(400))
+    model, backend = generation_of("mt2", reply(ramble), reply("Enregistrez le fichier"), max_segment_tokens=4000)
+    (done,) = settled(await events_of(model, asked(unit("Save the file"))))
+    assert (done.target, done.error) == ("Enregistrez le fichier", None)
+    assert (done.attempts[0].finish, done.attempts[0].failed) == ("overlong", ("ratio",))
+    assert len(backend.calls.requests) == 2
+
+
+async def test_g_4_words_that_stay_are_masked_and_not_asked_for_in_the_prompt() -> None:
+    model, backend = generation_of("mt15", reply("<target>Demandez à <s1/> maintenant</target>"))
+    wanted = request("Ask Apple now", protect=("Apple",))
+    (done,) = settled(await events_of(model, wanted))
+    assert done.target == "Demandez à Apple maintenant"
+    assert all("Apple" in prompt or "<s1/>" in prompt for prompt in prompts_of(backend))

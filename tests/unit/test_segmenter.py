@@ -30,7 +30,7 @@ def test_a_byte_order_mark_is_not_text() -> None:
     assert (segment.lead, segment.source) == ("\ufeff", "Hello")
 
 
-def test_the_passthrough_cases(shared_data: Path) -> None:
+def test_f_6_the_passthrough_cases(shared_data: Path) -> None:
     lines = (shared_data / "behaviour" / "passthrough.jsonl").read_text(encoding="utf-8").splitlines()
     assert [case["id"] for case in map(json.loads, lines) if not is_passthrough(case["source"])] == []
 
@@ -47,7 +47,7 @@ def test_what_needs_one(text: str) -> None:
     assert not is_passthrough(text)
 
 
-def test_the_segmentation_cases(shared_data: Path) -> None:
+def test_s_4_the_segmentation_cases(shared_data: Path) -> None:
     lines = (shared_data / "behaviour" / "segmentation.jsonl").read_text(encoding="utf-8").splitlines()
     for case in map(json.loads, lines):
         segments = split_sentences(case["text"], case["lang"])
@@ -91,7 +91,7 @@ def test_a_long_text_without_spaces_is_cut_only_at_sentence_ends() -> None:
         ("zh", Level.GRAPHEME, "一二三Python四五", ["一二三", "Python四五"]),
     ],
 )
-def test_smaller_parts(lang: str, level: Level, text: str, expected: list[str]) -> None:
+def test_s_4_smaller_parts(lang: str, level: Level, text: str, expected: list[str]) -> None:
     assert parts_at(text, level, lang=lang) == expected
 
 

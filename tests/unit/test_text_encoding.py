@@ -9,7 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hymt_local.documents.patching import Patch, apply_patches
-from hymt_local.documents.text_encoding import decode
+from hymt_local.documents.registry import FORMATS, format_named
+from hymt_local.documents.text_encoding import decode, in_utf8, is_encoding
 from hymt_local.errors import DocumentError
 from hymt_local.segment import Span
 
@@ -105,3 +106,50 @@ def test_patches_change_their_spans_and_nothing_else(text: str, cuts: list[tuple
 def test_patches_out_of_order_or_out_of_the_text_are_a_defect(spans: list[tuple[int, int]]) -> None:
     with pytest.raises(ValueError, match="after position"):
         apply_patches("abcdef", [Patch(Span(*span), "x") for span in spans])
+
+
+PO_HEADER = 'msgid ""\nmsgstr ""\n"Content-Type: text/plain; charset={}\\n"\n\nmsgid "Köln"\nmsgstr ""\n'
+
+
+@pytest.mark.parametrize(
+    ("format_name", "encoding", "text", "expected"),
+    [
+        ("html", "iso-8859-1", '<meta charset="iso-8859-1"><p>Café</p>', '<meta charset="utf-8"><p>Café</p>'),
+        (
+            "html",
+            "gbk",
+            "<meta http-equiv=Content-Type content='text/html; charset=gbk'><p>你好</p>",
+            "<meta http-equiv=Content-Type content='text/html; charset=utf-8'><p>你好</p>",
+        ),
+        (
+            "html",
+            "iso-8859-2",
+            "<?xml version='1.0' encoding='iso-8859-2'?><p>žluť</p>",
+            "<?xml version='1.0' encoding='utf-8'?><p>žluť</p>",
+        ),
+        ("po", "iso-8859-1", PO_HEADER.format("ISO-8859-1"), PO_HEADER.format("UTF-8")),
+        ("srt", "utf-16", "1\n00:00:01,000 --> 00:00:02,000\nПривет\n", "1\n00:00:01,000 --> 00:00:02,000\nПривет\n"),
+    ],
+)
+def test_d_4_on_request_a_document_becomes_utf_8_and_says_so(
+    format_name: str, encoding: str, text: str, expected: str
+) -> None:
+    assert in_utf8(text.encode(encoding), format_named(format_name)) == expected.encode()
+
+
+def test_d_4_the_user_may_name_the_encoding() -> None:
+    text, srt, html = "1\n00:00:01,000 --> 00:00:02,000\nПривет\n", format_named("srt"), format_named("html")
+    assert in_utf8(text.encode("cp1251"), srt, encoding="windows-1251") == text.encode()
+    with pytest.raises(DocumentError, match="is not valid UTF-8"):
+        in_utf8(text.encode("cp1251"), srt)
+    page = "<meta charset=latin1><p>Привет</p>"
+    assert in_utf8(page.encode("koi8-r"), html, encoding="koi8-r").decode() == "<meta charset=utf-8><p>Привет</p>"
+    assert in_utf8(page.encode(), html, encoding="utf-8").decode() == "<meta charset=utf-8><p>Привет</p>"
+    assert is_encoding("gb18030")
+    assert not is_encoding("klingon")
+
+
+@pytest.mark.parametrize("data", [b"", "é".encode(), b"\xef\xbb\xbfa"])
+def test_d_4_what_is_utf_8_stays_as_it_is(data: bytes) -> None:
+    for known in FORMATS:
+        assert in_utf8(data, known) == data

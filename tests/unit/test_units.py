@@ -101,7 +101,7 @@ async def test_units_that_protect_other_parts_are_not_equal() -> None:
     assert targets == ["HELLO big WORLD", "HELLO BIG WORLD"]
 
 
-async def test_a_unit_with_nothing_but_protected_parts_needs_no_engine() -> None:
+async def test_f_6_a_unit_with_nothing_but_protected_parts_needs_no_engine() -> None:
     backend = ScriptedBackend(Crash(DecodeError("called")))
     targets = await targets_of(
         scripted_model(backend), unit("abc: 5", "abc"), unit("%s %d", groups=NOTHING | {TokenGroup.C_FORMAT})
@@ -110,7 +110,7 @@ async def test_a_unit_with_nothing_but_protected_parts_needs_no_engine() -> None
     assert backend.calls.n_loaded == 0
 
 
-async def test_pseudo_changes_all_but_the_protected_parts() -> None:
+async def test_d_2_pseudo_changes_all_but_the_protected_parts() -> None:
     (target,) = await targets_of(pseudo_model(), unit("Save **all** files of Bob", "**", "**", "Bob"))
     assert target == "⟦Šååṽéé **ååļļ** ƒîîļééš ööƒ Bob⟧"
 
@@ -168,7 +168,7 @@ async def test_text_and_units_together_are_refused() -> None:
     assert last.error.code == "usage"
 
 
-async def test_a_pair_keeps_its_order() -> None:
+async def test_p_2_a_pair_keeps_its_order() -> None:
     text = "Press [here] now"
     spans = (
         ProtectedSpan(Span(6, 7), TokenKind.OPEN, 1),
@@ -182,14 +182,14 @@ async def test_a_pair_keeps_its_order() -> None:
     assert len(swapped.calls.requests) == 2
 
 
-async def test_when_no_mask_survives_the_text_between_the_parts_is_translated() -> None:
+async def test_p_5_when_no_mask_survives_the_text_between_the_parts_is_translated() -> None:
     backend = ScriptedBackend(reply("Rien"), reply("Rien"), Echo(str.upper))
     events = await events_of(scripted_model(backend), asked(unit("Open FILE to see all of it", "FILE")))
     (done,) = settled(events)
     assert done.target == "OPEN FILE TO SEE ALL OF IT"
 
 
-async def test_when_nothing_helps_the_source_stays_and_is_flagged() -> None:
+async def test_p_5_when_nothing_helps_the_source_stays_and_is_flagged() -> None:
     backend = ScriptedBackend(reply("Rien"), reply("Rien"), reply(""))
     events = await events_of(scripted_model(backend), asked(unit("Open FILE to see all of it", "FILE"), unit("7")))
     done = next(done for done in settled(events) if done.segment == 0)

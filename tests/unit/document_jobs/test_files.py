@@ -20,7 +20,7 @@ from hymt_local.segment import UnitText
 from tests.document_services import UnitsService, events_of, finished, refusal, refusing, task
 
 
-def test_an_existing_output_stays(source: Path, state_dir: Path) -> None:
+def test_d_5_an_existing_output_stays(source: Path, state_dir: Path) -> None:
     target = source.with_name("report.fr.txt")
     target.write_text("precious", encoding="utf-8")
     service = UnitsService()
@@ -46,7 +46,7 @@ def test_an_output_that_appears_while_it_translates_stays(source: Path, state_di
 
 
 @pytest.mark.parametrize("kind", ["itself", "symlink", "hard link"])
-def test_the_original_is_never_the_output(source: Path, state_dir: Path, kind: str) -> None:
+def test_d_5_the_original_is_never_the_output(source: Path, state_dir: Path, kind: str) -> None:
     target = source if kind == "itself" else source.with_name("other.txt")
     if kind == "symlink":
         target.symlink_to(source)
@@ -139,7 +139,7 @@ def test_a_folder_that_cannot_be_made_is_a_store_error(source: Path, state_dir: 
     assert (refused.error.code, refused.error.exit_status) == ("store", 6)
 
 
-def test_a_full_disk_keeps_the_work_and_leaves_no_rest(
+def test_d_5_a_full_disk_keeps_the_work_and_leaves_no_rest(
     source: Path, state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(descriptor: int) -> None:
@@ -163,7 +163,7 @@ def test_v_4_a_second_process_on_the_same_output_is_refused(source: Path, state_
     finished(events_of(task(source), UnitsService(), state_dir))
 
 
-def test_rests_of_a_killed_run_are_removed(source: Path, state_dir: Path) -> None:
+def test_d_5_rests_of_a_killed_run_are_removed(source: Path, state_dir: Path) -> None:
     digest = hashlib.sha256(b"report.fr.txt").hexdigest()[:16]
     for name in (f".hymt-{digest}-abc", f".hymt-{digest}.lock"):
         source.with_name(name).write_bytes(b"rest")
@@ -194,7 +194,7 @@ def test_what_is_no_document_is_refused(
     assert not path.with_name("document.fr.txt").exists()
 
 
-def test_a_huge_file_is_refused_without_reading_it(tmp_path: Path, state_dir: Path) -> None:
+def test_d_6_a_huge_file_is_refused_without_reading_it(tmp_path: Path, state_dir: Path) -> None:
     path = tmp_path / "huge.txt"
     with path.open("wb") as stream:
         stream.truncate(files.MAX_DOCUMENT_BYTES + 1)
@@ -209,7 +209,7 @@ def test_an_empty_file_becomes_an_empty_file(tmp_path: Path, state_dir: Path) ->
     assert path.with_name("empty.fr.txt").read_bytes() == b""
 
 
-def test_a_result_that_could_not_be_read_again_is_not_written(
+def test_d_5_a_result_that_could_not_be_read_again_is_not_written(
     source: Path, state_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = TextFormat.read

@@ -15,7 +15,7 @@ from hymt_local.events import Pivot
 from tests.document_services import LINES, UnitsService, events_of, finished, options, refusal, refusing, task
 
 
-def test_resume_asks_only_for_what_failed(source: Path, state_dir: Path) -> None:
+def test_d_5_f_14_resume_asks_only_for_what_failed(source: Path, state_dir: Path) -> None:
     events_of(task(source), UnitsService(refusing("Second.")), state_dir)
     service = UnitsService()
     report = finished(events_of(task(source, resumes=True), service, state_dir))
@@ -138,7 +138,7 @@ def test_a_damaged_journal_loses_its_end_only(source: Path, state_dir: Path, dam
     path.write_bytes(b"".join(lines[:2]) + damage)
     source.with_name("report.fr.txt").unlink()
     report = finished(events_of(task(source, resumes=True), UnitsService(), state_dir))
-    assert (report.from_journal, report.from_model) == (1, 2)
+    assert (report.from_journal, report.from_model) == (2, 1)  # the first line of the journal is good for two units
 
 
 def test_a_journal_that_names_no_language_leaves_it_open(source: Path, state_dir: Path) -> None:

@@ -9,6 +9,9 @@ import pytest
 
 from hymt_local.document_jobs.events import DocumentProgress, DocumentStarted, DocumentTask, UnitSettled
 from hymt_local.document_jobs.run import run_document
+from hymt_local.document_jobs.work import DocumentWork, Known
+from hymt_local.documents.base import Languages
+from hymt_local.documents.registry import format_named
 from hymt_local.errors import EngineLoadError
 from hymt_local.events import Pivot, TranslationRequest
 from hymt_local.jobs import TranslationJob
@@ -31,7 +34,7 @@ def test_a_document_is_translated_into_another_file(source: Path, state_dir: Pat
     assert source.with_name("report.fr.txt").read_text(encoding="utf-8") == "⟦First.⟧\n\n⟦Second.⟧\n\n⟦First.⟧\n\n12\n"
     assert source.read_bytes() == before
     assert events[0] == DocumentStarted("text", 3, 0, len("First.Second.First."))
-    assert [event.id for event in events if isinstance(event, UnitSettled)] == ["line-1", "line-3", "line-5"]
+    assert [event.id for event in events if isinstance(event, UnitSettled)] == ["line-1", "line-5", "line-3"]
 
 
 def test_d_9_the_report_adds_up(source: Path, state_dir: Path) -> None:
@@ -43,13 +46,37 @@ def test_d_9_the_report_adds_up(source: Path, state_dir: Path) -> None:
     assert (report.model, report.source_lang, report.target_lang, report.format) == ("fake", "en", "fr", "text")
 
 
-def test_equal_units_are_asked_once_across_the_whole_document(tmp_path: Path, state_dir: Path) -> None:
+def test_s_7_equal_units_are_asked_once_across_the_whole_document(tmp_path: Path, state_dir: Path) -> None:
     path = tmp_path / "long.txt"
     path.write_text("".join(["Again.\n\n", "Other.\n\n"] * 400), encoding="utf-8")
     service = UnitsService()
     report = finished(events_of(task(path), service, state_dir))
     assert report.from_model == 800
-    assert len(service.asked) < 10  # the context differs at the beginning and after each of the two
+    assert service.asked == ["Again.", "Other."]  # though not everywhere after the same text
+
+
+def test_s_7_equal_cues_are_asked_once_with_the_context_of_the_first(tmp_path: Path, state_dir: Path) -> None:
+    lines = ["Who is there?", "Hey.", "It rains.", "Hey.", "Hey.", "Who is there?"]
+    path = tmp_path / "film.srt"
+    cues = (f"{n}\n00:00:0{n},000 --> 00:00:0{n},900\n{line}\n" for n, line in enumerate(lines))
+    path.write_text("\n".join(cues), encoding="utf-8")
+    service = UnitsService()
+    assert finished(events_of(task(path), service, state_dir)).from_model == len(lines)
+    asked = [(unit.text, unit.context) for request in service.requests for unit in request.units]
+    before = ("Who is there?", "Hey.")
+    assert asked == [("Who is there?", ()), ("Hey.", before[:1]), ("It rains.", before)]
+    written = path.with_suffix(".fr.srt").read_text(encoding="utf-8")
+    assert [line for line in written.splitlines() if "⟦" in line] == [f"⟦{line}⟧" for line in lines]
+
+
+def test_s_7_a_unit_that_an_ended_run_did_not_reach_gets_what_its_equals_have() -> None:
+    document = format_named("text").read(b"First.\n\nSecond.\n\nFirst.\n\nFirst.\n", Languages("en", "fr"))
+    known = Known({"line-1": "Premier."}, failed=frozenset({"line-7"}))
+    work = DocumentWork(document, options(), known=known)
+    batch = work.next_batch()
+    assert batch is not None
+    assert [[unit.id for unit in group] for group in batch.groups] == [["line-3"], ["line-7"]]
+    assert work.merge().data.decode() == "Premier.\n\nSecond.\n\nPremier.\n\nFirst.\n"
 
 
 def test_units_are_asked_in_batches_of_a_few_hundred_that_overlap(tmp_path: Path, state_dir: Path) -> None:

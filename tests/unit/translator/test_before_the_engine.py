@@ -14,7 +14,7 @@ from tests.services import request, scripted_model
 from tests.translating import events_of, failed_code, finished
 
 
-async def test_the_passthrough_cases_come_back_without_an_engine_call(shared_data: Path) -> None:
+async def test_f_6_the_passthrough_cases_come_back_without_an_engine_call(shared_data: Path) -> None:
     lines = (shared_data / "behaviour" / "passthrough.jsonl").read_text(encoding="utf-8").splitlines()
     for case in map(json.loads, lines):
         if case["id"] == "empty":
@@ -66,3 +66,23 @@ async def test_started_tells_languages_confidence_and_segments() -> None:
     assert started.detected_confidence is not None
     assert started.detected_confidence > 0.5
     assert [segment.source for segment in started.segments] == ["Good morning!", "42", "Thank you."]
+
+
+@pytest.mark.parametrize(
+    ("text", "source_lang", "doubt"),
+    [
+        ("今天天气很好。", "en", "the text is not in the script of English, the source language that was named"),
+        ("Guten Morgen", "en", ""),
+        ("Guten Morgen", "ru", "the text is not in the script of Russian, the source language that was named"),
+        ("今天天气很好。", "zh", ""),
+        ("今日は", "ja", ""),
+        ("12 %", "ru", ""),
+    ],
+)
+async def test_l_3_the_named_language_wins_and_another_script_only_warns(
+    text: str, source_lang: str, doubt: str
+) -> None:
+    model = scripted_model(ScriptedBackend(reply("Bonjour, il fait beau.")))
+    events = await events_of(model, request(text, source_lang=source_lang))
+    started = next(event for event in events if isinstance(event, Started))
+    assert (started.doubt, started.detected_confidence) == (doubt, None)

@@ -21,7 +21,7 @@ from tests.services import request, scripted_model, streamed
 from tests.translating import events_of, failed_code, finished
 
 
-async def test_an_answer_that_was_cut_off_is_a_visible_failure_and_the_source_is_kept() -> None:
+async def test_f_5_an_answer_that_was_cut_off_is_a_visible_failure_and_the_source_is_kept() -> None:
     backend = ScriptedBackend(cut("Bonj"), reply("Au revoir"))
     events = await events_of(scripted_model(backend), request("Hello\nGoodbye"))
     last = events[-1]
@@ -53,13 +53,13 @@ async def test_a_faulty_answer_is_tried_once_more_in_another_way(bad: Reply | Lo
     assert "Bonjour" not in streamed(events).removesuffix("Bonjour %s"), "the second attempt is not streamed"
 
 
-async def test_two_faulty_answers_keep_the_source() -> None:
+async def test_f_14_two_faulty_answers_keep_the_source() -> None:
     backend = ScriptedBackend(empty())
     assert await failed_code(backend, request("Hello")) == "segment_rejected"
     assert len(backend.calls.requests) == 2
 
 
-async def test_a_loop_is_stopped_long_before_the_budget() -> None:
+async def test_f_4_f_12_a_loop_is_stopped_long_before_the_budget() -> None:
     backend = ScriptedBackend(Loop("again and "))
     events = await events_of(scripted_model(backend), request("Hello " * 20))
     assert isinstance(events[-1], Failed)

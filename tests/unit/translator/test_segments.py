@@ -23,7 +23,7 @@ async def test_a_sentence_model_gets_sentences() -> None:
     assert len(backend.calls.requests) == 4
 
 
-async def test_equal_segments_are_generated_once() -> None:
+async def test_s_7_equal_segments_are_generated_once() -> None:
     backend = ScriptedBackend(reply("Bonjour"))
     events = await events_of(scripted_model(backend), request("Hello\nHello\n Hello"))
     last = events[-1]
@@ -34,7 +34,7 @@ async def test_equal_segments_are_generated_once() -> None:
     assert {done.segment: done.origin for done in settled(events)} == dict.fromkeys(range(3), Origin.MODEL)
 
 
-async def test_a_long_text_is_split_to_the_budget_and_nothing_is_lost() -> None:
+async def test_s_3_a_long_text_is_split_to_the_budget_and_nothing_is_lost() -> None:
     backend = ScriptedBackend(Echo(str.upper))
     words = [f"word{number}" for number in range(60)]
     text = " ".join(words[:20]) + ". " + ", ".join(words[20:40]) + ". " + "x" * 150 + " " + " ".join(words[40:])
@@ -48,7 +48,7 @@ async def test_a_long_text_is_split_to_the_budget_and_nothing_is_lost() -> None:
     assert len(settled(events)) == 1
 
 
-async def test_a_small_context_bounds_prompt_and_answer_together() -> None:
+async def test_s_3_a_small_context_bounds_prompt_and_answer_together() -> None:
     backend = ScriptedBackend(Echo(str.upper), context_length=200)
     text = "Some words. " * 40
     last = await finished(scripted_model(backend), request(text))
