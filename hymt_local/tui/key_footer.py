@@ -38,7 +38,7 @@ class KeyFooter(Static):
     def _line(self, cells: int) -> Content:
         """Return the keys that fit: help stays longest, since it names the others, and quitting goes first."""
         shown = list(self._commands)
-        for command in sorted(shown[::-1], key=lambda each: _STAYS.get(each.id, 1)):
+        for command in sorted(shown, key=lambda each: (_STAYS.get(each.id, 1), -self._commands.index(each))):
             line = Content("  ").join(map(self._key, shown))
             if line.cell_length <= cells:
                 return line

@@ -108,7 +108,7 @@ async def test_forty_columns_have_room_for_what_a_row_is_about(make_app: MakeApp
             wide[view] = rows(pilot)
         await pilot.resize_terminal(40, 20)
         await until(pilot, lambda: rows(pilot) != wide[5])
-        assert "gpu_layers        auto" in screen_text(pilot.app)
+        assert "source_lang       unset" in screen_text(pilot.app)
         assert "5 Settings" in screen_text(pilot.app), "the tab in front is never cut off"
         await pilot.press("alt+4")
         await until(pilot, lambda: rows(pilot) != wide[4])
