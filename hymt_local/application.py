@@ -217,9 +217,10 @@ class Application:
 
     def probe_machine(self) -> MachineFacts:
         """Return what this machine has; GPUs are looked for unless the settings rule them out."""
-        from hymt_local.engine.machine import probe_machine
+        from hymt_local.engine.machine import probe_machine, query_gpus_apart
 
-        return probe_machine(self.paths.models_dir, with_gpus=self.settings.gpu_layers != 0)
+        machine = probe_machine(self.paths.models_dir, with_gpus=False)
+        return machine if self.settings.gpu_layers == 0 else replace(machine, gpus=query_gpus_apart())
 
     def plan_installed(self, model: InstalledModel, machine: MachineFacts) -> FitPlan:
         """Return how an installed model would be loaded; it must have a file.

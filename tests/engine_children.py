@@ -28,14 +28,14 @@ from hymt_local.engine.one_by_one import OneByOneBackend
 from hymt_local.errors import EngineMemoryError
 from hymt_local.events import TokenUsage
 
-_COMMAND = re.compile(r"<(\w+)(?: ([^>]+))?>")
+_COMMAND = re.compile(r"<(\w+)(?: ([^>]+)|!)?>")
 
 
 class FragileBackend(OneByOneBackend):
     """Echoes the prompt byte by byte; what stands in angle brackets is done where it comes, and echoed if it can be.
 
     `<SIGSEGV>` and the like kill the process, each time or, with a path, only as long as there is no such file.
-    `<exit>` ends it, `<hang>` stops for ever, `<raise>` raises.
+    `<SIGSEGV!>` is the same and looks like no tag. `<exit>` ends it, `<hang>` stops for ever, `<raise>` raises.
     """
 
     def __init__(self, *, context_length: int = 1000, is_deterministic: bool = False) -> None:

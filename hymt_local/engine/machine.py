@@ -6,17 +6,27 @@ GPUs are asked for by llama.cpp's own device query, which loads the library: onl
 from __future__ import annotations
 
 import ctypes
+import json
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from hymt_local.engine.disk import disk_of
 from hymt_local.engine.fit import GpuFacts, MachineFacts
 from hymt_local.engine.nvidia import query_nvidia
 from hymt_local.errors import EngineUnavailableError
+
+_QUERY_S = 60
+_PROGRAM = (
+    "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
+    "from hymt_local.engine.machine import print_gpus; print_gpus()"
+)
 
 _CGROUP_ROOT = Path("/sys/fs/cgroup")
 _OWN_CGROUP = Path("/proc/self/cgroup")
@@ -111,6 +121,25 @@ def query_gpus() -> tuple[GpuFacts, ...]:
         return tuple(_devices(_functions(api)))
     except (AttributeError, OSError):  # a build whose parts do not export the query
         return ()
+
+
+def query_gpus_apart() -> tuple[GpuFacts, ...]:
+    """Return the same, asked in a process of its own: llama.cpp and a driver would stay in this one, or end it."""
+    import subprocess
+
+    arguments = [sys.executable, "-P", "-c", _PROGRAM, json.dumps(sys.path)]
+    try:
+        done = subprocess.run(arguments, check=True, capture_output=True, timeout=_QUERY_S)
+        return msgspec.json.decode(done.stdout, type=tuple[GpuFacts, ...])
+    except (OSError, subprocess.SubprocessError, msgspec.DecodeError):
+        return ()  # as where llama.cpp does not load: the processor is always there
+
+
+def print_gpus() -> None:
+    """Answer `query_gpus_apart` on standard output, which llama.cpp must not write to meanwhile."""
+    answer = os.dup(1)
+    os.dup2(2, 1)
+    os.write(answer, msgspec.json.encode(query_gpus()))
 
 
 def _groups(root: Path, own: Path) -> Iterator[Path]:

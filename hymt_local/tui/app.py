@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import work
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
+from textual.command import CommandPalette
 from textual.screen import Screen
 from textual.theme import Theme
 
@@ -28,7 +29,7 @@ from hymt_local.tui.downloads import Download, Downloads
 from hymt_local.tui.environment import Environment
 from hymt_local.tui.help_screen import HelpScreen
 from hymt_local.tui.keeper import HistoryKeeper
-from hymt_local.tui.keymap import APP_COMMANDS, UNUSED_COPY, VIEW_COMMANDS, Command, bindings
+from hymt_local.tui.keymap import APP_COMMANDS, UNUSED_COPY, VIEW_COMMANDS, Command, bindings, shown_key
 from hymt_local.tui.languages import default_target
 from hymt_local.tui.status import Notice
 from hymt_local.tui.translate_screen import TranslateScreen
@@ -335,6 +336,12 @@ class HymtApp(App[None], inherit_bindings=False):
 
     # Commands
 
+    def action_command_palette(self) -> None:
+        """Open the palette in the program's language."""
+        if not isinstance(self.screen, CommandPalette):
+            placeholder = self.environment.wording("picker.actions")
+            self.push_screen(CommandPalette(placeholder=placeholder, id="--command-palette"))
+
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Offer every action of the help page in the palette: this view's, the program's, then the other views'."""
         present = self.view
@@ -349,8 +356,10 @@ class HymtApp(App[None], inherit_bindings=False):
         wording = self.environment.wording
         is_elsewhere = command.view not in {None, self.view}
         prefix = f"{wording(f'view.{command.view}')}: " if is_elsewhere else ""
+        keys = self.environment.keymap.own.get(command.id, command.keys)
+        shown = f"{shown_key(keys.split(',')[0])} · " if keys else ""
         return SystemCommand(
-            prefix + command.title(wording), command.description(wording), partial(self._run_command, command)
+            prefix + command.title(wording), shown + command.description(wording), partial(self._run_command, command)
         )
 
     async def _run_command(self, command: Command) -> None:

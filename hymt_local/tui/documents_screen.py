@@ -27,7 +27,7 @@ from hymt_local.tui.picker import LanguagePicked, LanguagePicker
 from hymt_local.tui.status import Notice, StatusArea, bar_text
 from hymt_local.tui.views import View
 
-_NAME_CELLS, _PAIR_CELLS = 30, 14
+_NAME_CELLS, _TIGHT_NAME_CELLS, _PAIR_CELLS = 30, 20, 14
 _SHOWN_FAILURES = 20
 _OPENERS = ("xdg-open", "open", "wslview")
 _STYLES = {
@@ -60,6 +60,10 @@ class DocumentsScreen(ListScreen):
 
     def on_mount(self) -> None:
         """Show the queue."""
+        self._show_documents()
+
+    def redraw_rows(self) -> None:
+        """Leave out the languages where there is no room for how far it is."""
         self._show_documents()
 
     def model_in_use(self, ref: str) -> None:
@@ -204,9 +208,9 @@ class DocumentsScreen(ListScreen):
         pair = f"{document.source_lang or '·'} → {document.target_lang}"
         return Content("").join(
             [
-                cell(document.source.name, _NAME_CELLS),
+                cell(document.source.name, _TIGHT_NAME_CELLS if self.is_tight else _NAME_CELLS),
                 Content(" "),
-                cell(pair, _PAIR_CELLS, "$foreground-muted"),
+                Content() if self.is_tight else cell(pair, _PAIR_CELLS, "$foreground-muted"),
                 Content.styled(self._standing(document), _STYLES.get(document.phase, "$foreground-muted")),
             ]
         )
@@ -223,8 +227,7 @@ class DocumentsScreen(ListScreen):
         """Show what is known of a document."""
         document = self._queue.of(key or "")
         if document is None:
-            if not self._queue.documents:
-                self.show_detail(Content.styled(self.wording("documents.empty"), "$foreground-muted"))
+            self.show_detail(Content())
             return
         parts = [Content.styled(sanitize(document.source.name), "bold"), fact_lines(self._facts(document))]
         if document.error is not None:

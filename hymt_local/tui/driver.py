@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import os
 import selectors
+import sys
 from codecs import getincrementaldecoder
 from collections.abc import Callable
+from typing import Any
 
 from textual.drivers.linux_driver import LinuxDriver
 
@@ -17,6 +19,13 @@ _READ_BYTES = 4096
 
 class GuardedDriver(LinuxDriver):
     """Reads keys until the program ends or the terminal does; in the second case it ends the program."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        """Draw where the terminal is: Textual draws on standard error, which may have been sent to a file."""
+        super().__init__(*arguments, **options)
+        is_drawn = sys.__stderr__ is not None and sys.__stderr__.isatty()
+        if not is_drawn and sys.__stdout__ is not None:
+            self._file = sys.__stdout__
 
     def run_input_thread(self) -> None:
         """Read input and dispatch events, on a thread of its own."""

@@ -20,6 +20,8 @@ from hymt_local.tui.environment import Environment
 from hymt_local.tui.line_input import LineInput
 from hymt_local.tui.panes import SourceArea
 
+_ORDER = (GuidanceKind.STYLE, GuidanceKind.CONTEXT, GuidanceKind.TERMS)
+
 
 class GuidanceDialog(ModalScreen[Guidance | None]):
     """Asks for style, context and terms; says what the model cannot be told, and keeps it for one that can.
@@ -48,34 +50,31 @@ class GuidanceDialog(ModalScreen[Guidance | None]):
         wording, guidance = self._wording, self._guidance
         with Vertical(id="dialog", classes="-wide -guidance"):
             yield Static(self._heading(), id="dialog-title", markup=False)
-            yield self._label(GuidanceKind.STYLE)
-            yield LineInput(
-                value=guidance.style,
-                placeholder=wording("guidance.style_hint"),
-                id="guidance-style",
-                select_on_focus=False,
-            )
-            yield self._label(GuidanceKind.CONTEXT)
-            yield self._area("context")
-            yield self._label(GuidanceKind.TERMS)
-            yield self._area("terms")
+            for kind in _ORDER:
+                yield self._label(kind)
+                if not self._is_open(kind):
+                    continue
+                if kind is GuidanceKind.STYLE:
+                    hint = wording("guidance.style_hint")
+                    yield LineInput(guidance.style, hint, id="guidance-style", select_on_focus=False)
+                else:
+                    yield self._area(kind)
             yield Static(id="problem", markup=False)
-            yield Static(wording("guidance.help"), id="dialog-help", markup=False)
+            help_key = "guidance.help" if any(map(self._is_open, GuidanceKind)) else "guidance.close"
+            yield Static(wording(help_key), id="dialog-help", markup=False)
 
     def on_mount(self) -> None:
         """Show what is told now; begin with the first field that the model takes."""
-        self.query_one("#guidance-context", SourceArea).rewrite(self._guidance.context)
         lines = "\n".join(f"{term.source} = {term.target}" for term in self._guidance.terms)
-        self.query_one("#guidance-terms", SourceArea).rewrite(lines)
-        for kind in GuidanceKind:
-            self.query_one(f"#guidance-{kind}").disabled = not self._is_open(kind)
-        order = (GuidanceKind.STYLE, GuidanceKind.CONTEXT, GuidanceKind.TERMS)
-        first = next((kind for kind in order if self._is_open(kind)), None)
-        if first is not None:
-            self.query_one(f"#guidance-{first}").focus()
+        for kind, text in ((GuidanceKind.CONTEXT, self._guidance.context), (GuidanceKind.TERMS, lines)):
+            for area in self.query(f"#guidance-{kind}").results(SourceArea):
+                area.rewrite(text)
+        for kind in reversed(_ORDER):
+            for field in self.query(f"#guidance-{kind}"):
+                field.focus()
 
     def _is_open(self, kind: GuidanceKind) -> bool:
-        """Tell whether a field can be changed: what the model does not take can still be emptied."""
+        """Tell whether there is a field: what the model does not take can still be changed, but not begun."""
         return kind in self._taken or kind in self._guidance.kinds
 
     def _heading(self) -> Content:
@@ -107,11 +106,12 @@ class GuidanceDialog(ModalScreen[Guidance | None]):
         """Take what is typed, unless a term lacks a side."""
         if self._show_problem():
             return
+        styles = [field.value.strip() for field in self.query("#guidance-style").results(Input)]
         self.dismiss(
             Guidance(
-                tuple(parsed_terms(self._terms_text)[0]),
-                self.query_one("#guidance-context", SourceArea).text.strip(),
-                self.query_one("#guidance-style", Input).value.strip(),
+                tuple(parsed_terms(self._text(GuidanceKind.TERMS))[0]),
+                self._text(GuidanceKind.CONTEXT).strip(),
+                "".join(styles),
             )
         )
 
@@ -119,13 +119,13 @@ class GuidanceDialog(ModalScreen[Guidance | None]):
         """Change nothing."""
         self.dismiss(None)
 
-    @property
-    def _terms_text(self) -> str:
-        return self.query_one("#guidance-terms", SourceArea).text
+    def _text(self, kind: GuidanceKind) -> str:
+        """Return what is typed into an area; nothing where there is none."""
+        return "".join(area.text for area in self.query(f"#guidance-{kind}").results(SourceArea))
 
     def _show_problem(self) -> bool:
         """Say which line is no term; tell whether there is one."""
-        wrong = parsed_terms(self._terms_text)[1]
+        wrong = parsed_terms(self._text(GuidanceKind.TERMS))[1]
         text = self._wording("guidance.wrong_term", line=sanitize(wrong[0])) if wrong else ""
         self.query_one("#problem", Static).update(Content.styled(text, "$text-error"))
         return bool(wrong)

@@ -22,6 +22,7 @@ from hymt_local.tui.dialogs import PathDialog, QuestionDialog, TextDialog
 from hymt_local.tui.environment import Environment
 from hymt_local.tui.keeper import HistoryKeeper
 from hymt_local.tui.keymap import HISTORY_COMMANDS, bindings
+from hymt_local.tui.language_bar import language_name
 from hymt_local.tui.list_screen import ListRow, ListScreen, cell, fact_lines
 from hymt_local.tui.status import Notice
 from hymt_local.tui.views import View
@@ -29,7 +30,7 @@ from hymt_local.tui.views import View
 T = TypeVar("T")
 
 _MORE = "more"
-_DATE_CELLS, _PAIR_CELLS, _TEXT_CELLS = 17, 14, 200
+_DATE_CELLS, _PAIR_CELLS, _TIGHT_PAIR_CELLS, _TEXT_CELLS = 17, 14, 8, 200
 
 
 class Scope(StrEnum):
@@ -207,6 +208,10 @@ class HistoryScreen(ListScreen):
         self.show_rows(rows, empty=self.wording(key))
         self._show_state()
 
+    def redraw_rows(self) -> None:
+        """Leave out the date where the text would have no room."""
+        self._show_entries()
+
     def _show_state(self) -> None:
         more = "+" if self._has_more else ""
         text = self.wording(f"history.scope_{self._scope}", count=f"{len(self._entries)}{more}")
@@ -218,11 +223,18 @@ class HistoryScreen(ListScreen):
         return Content("").join(
             [
                 Content.styled(mark, "$text-accent"),
-                cell(day_text(entry.created_at), _DATE_CELLS, "$foreground-muted"),
-                cell(pair, _PAIR_CELLS, "$foreground-muted") if pair else Content(),
+                Content() if self.is_tight else cell(day_text(entry.created_at), _DATE_CELLS, "$foreground-muted"),
+                cell(pair, _TIGHT_PAIR_CELLS if self.is_tight else _PAIR_CELLS, "$foreground-muted")
+                if pair
+                else Content(),
                 Content(sanitize(entry.source[:_TEXT_CELLS].replace("\n", " ⏎ "))),
             ]
         )
+
+    def _language(self, tag: str) -> str:
+        """Return what a language is called; a tag that is unknown today stays."""
+        known = {language.tag: language for language in self.environment.languages}
+        return language_name(known[tag], self.wording) if tag in known else tag
 
     def row_shown(self, key: str | None) -> None:
         """Show both texts of an entry."""
@@ -234,9 +246,9 @@ class HistoryScreen(ListScreen):
         edited = day_text(entry.edited_at) if entry.edited_at else ""
         facts = fact_lines([(wording("history.model"), entry.model), (wording("history.edited_at"), edited)])
         texts = [
-            Content.styled(entry.source_lang or wording("history.source"), "$text-accent bold"),
+            Content.styled(self._language(entry.source_lang) or wording("history.source"), "$text-accent bold"),
             Content(sanitize(entry.source)),
-            Content.styled(entry.target_lang or wording("history.target"), "$text-accent bold"),
+            Content.styled(self._language(entry.target_lang) or wording("history.target"), "$text-accent bold"),
             Content(sanitize(entry.target)),
         ]
         both = Content("\n\n").join([Content("\n").join(texts[:2]), Content("\n").join(texts[2:])])

@@ -12,6 +12,8 @@ from hymt_local.tui.keymap import Command, Keymap
 from hymt_local.tui.wording import Wording
 
 MOST_KEYS = 6
+_STAYS = {"quit": 0, "help": 2}
+"""How long a key stays when there is less and less room; 1 for those of the view, from the last to the first."""
 
 
 class KeyFooter(Static):
@@ -29,9 +31,19 @@ class KeyFooter(Static):
         self._keymap = keymap
         self._wording = wording
 
-    def on_mount(self) -> None:
-        """Show the keys."""
-        self.update(Content("  ").join(self._key(command) for command in self._commands))
+    def on_resize(self) -> None:
+        """Show as many whole keys as there is room for."""
+        self.update(self._line(self.content_size.width))
+
+    def _line(self, cells: int) -> Content:
+        """Return the keys that fit: help stays longest, since it names the others, and quitting goes first."""
+        shown = list(self._commands)
+        for command in sorted(shown, key=lambda each: (_STAYS.get(each.id, 1), -self._commands.index(each))):
+            line = Content("  ").join(map(self._key, shown))
+            if line.cell_length <= cells:
+                return line
+            shown.remove(command)
+        return self._key(self._commands[0])
 
     def _key(self, command: Command) -> Content:
         click = Style.from_meta({"@click": command.action if "." in command.action else f"screen.{command.action}"})

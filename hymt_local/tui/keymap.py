@@ -185,5 +185,5 @@ def shown_key(key: str) -> str:
     """Return a key as people write it."""
     *modifiers, name = key.strip().split("+")
     names = {"escape": "Esc", "enter": "Enter", "delete": "Del", "slash": "/", "space": "Space"}
-    shown = names.get(name, name.upper() if len(name) > 1 or modifiers else name)
+    shown = names.get(name, name.upper())
     return "+".join([*(each.capitalize() for each in modifiers), shown])

@@ -13,8 +13,14 @@ from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
 from hymt_local.sanitize import sanitize
+from hymt_local.tui.environment import Environment
 from hymt_local.tui.line_input import LineInput
 from hymt_local.tui.view_screen import ViewScreen
+
+NO_ROWS = "no-rows"
+"""Id of what stands in an empty list."""
+TIGHT_COLUMNS = 60
+"""On narrower terminals rows leave out what the details tell too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +37,10 @@ class ListScreen(ViewScreen):
     HAS_SEARCH = False
     AUTO_FOCUS = "#rows"
 
+    def __init__(self, environment: Environment) -> None:
+        super().__init__(environment)
+        self._is_tight = False
+
     def compose_view(self) -> ComposeResult:
         """Lay out search field, list and details."""
         with Container(id="list-panes"):
@@ -41,7 +51,21 @@ class ListScreen(ViewScreen):
             with VerticalScroll(id="detail-side"):
                 yield Static(id="detail", markup=False)
 
+    def on_resize(self) -> None:
+        """Draw the rows anew where there is room for other columns now."""
+        if self.is_tight != self._is_tight:
+            self._is_tight = self.is_tight
+            self.redraw_rows()
+
+    @property
+    def is_tight(self) -> bool:
+        """Whether rows have room for what matters most only."""
+        return self.app.size.width < TIGHT_COLUMNS
+
     # For subclasses
+
+    def redraw_rows(self) -> None:
+        """Show the same rows again: `is_tight` has changed."""
 
     def row_shown(self, key: str | None) -> None:
         """Show what is known of the row under the cursor; None when there is none."""
@@ -72,7 +96,8 @@ class ListScreen(ViewScreen):
         elif choosable:
             options.highlighted = min(choosable, key=lambda index: abs(index - position))
         else:
-            self.show_detail(Content.styled(empty, "$foreground-muted"))
+            options.add_option(Option(Content.styled(empty, "$foreground-muted"), id=NO_ROWS, disabled=True))
+            self.show_detail(Content())
 
     def choose_row(self, key: str) -> None:
         """Move the cursor to a row."""

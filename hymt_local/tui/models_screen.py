@@ -32,7 +32,7 @@ from hymt_local.tui.wording import Wording
 if TYPE_CHECKING:
     from hymt_local.engine.fit import FitPlan, MachineFacts
 
-_NAME_CELLS, _SIZE_CELLS = 26, 9
+_NAME_CELLS, _TIGHT_NAME_CELLS, _SIZE_CELLS = 26, 19, 9
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +111,10 @@ class ModelsScreen(ListScreen):
         self.show_models()
         self._judge()
         self.show_standing()
+
+    def redraw_rows(self) -> None:
+        """Let size and fit stand where they are seen."""
+        self.show_models()
 
     def on_screen_resume(self) -> None:
         """Look again: a command line beside us may have installed something."""
@@ -303,8 +307,8 @@ class ModelsScreen(ListScreen):
         return Content("").join(
             [
                 mark,
-                cell(row.ref, _NAME_CELLS),
-                Content(" "),
+                cell(row.ref, _TIGHT_NAME_CELLS if self.is_tight else _NAME_CELLS),
+                Content("" if self.is_tight else " "),
                 cell(size_text(row.size_bytes), _SIZE_CELLS, "$foreground-muted"),
                 self._standing(row),
             ]
@@ -324,7 +328,8 @@ class ModelsScreen(ListScreen):
         if plan is None:
             return Content()
         if self._judged and row.ref == self._judged.recommended:
-            return Content.styled(self.wording("models.recommended"), "$text-success bold")
+            text = self.wording("models.recommended")
+            return Content.styled(text[:1] if self.is_tight else text, "$text-success bold")
         style = {"good": "$text-success", "tight": "$text-warning", "no": "$text-error"}[plan.verdict]
         return Content.styled(self.wording(f"models.fit_{plan.verdict}"), style)
 

@@ -11,6 +11,7 @@ from textual.message import Message
 from textual.widgets.text_area import Selection
 
 from hymt_local.segment import Span
+from hymt_local.tui.clusters import backspaced, boundary_after, boundary_at, boundary_before, word_pattern
 from hymt_local.tui.compat import TYPED_CHARACTERS, TextPane, clean
 from hymt_local.tui.terminal import Terminal
 
@@ -22,6 +23,48 @@ class MarkedPane(TextPane):
         """Return how many characters stand before a row and column."""
         row, column = location
         return sum(len(self.document.get_line(index)) + 1 for index in range(row)) + column
+
+    # The cursor stands where readers see the edge of a character
+
+    def get_cursor_left_location(self) -> tuple[int, int]:
+        """Go back over one whole character."""
+        row, column = self.cursor_location
+        return (row, boundary_before(self._line(row), column)) if column else super().get_cursor_left_location()
+
+    def get_cursor_right_location(self) -> tuple[int, int]:
+        """Go forward over one whole character."""
+        row, column = self.cursor_location
+        line = self._line(row)
+        return (row, boundary_after(line, column)) if column < len(line) else super().get_cursor_right_location()
+
+    def get_cursor_up_location(self) -> tuple[int, int]:
+        """Go to the character above."""
+        return self._at_edge(super().get_cursor_up_location())
+
+    def get_cursor_down_location(self) -> tuple[int, int]:
+        """Go to the character below."""
+        return self._at_edge(super().get_cursor_down_location())
+
+    def get_cursor_word_left_location(self) -> tuple[int, int]:
+        """Go to the edge of a word before, in scripts that write vowels as marks too."""
+        self._word_pattern = word_pattern()
+        return self._at_edge(super().get_cursor_word_left_location())
+
+    def get_cursor_word_right_location(self) -> tuple[int, int]:
+        """Go to the next edge of a word."""
+        self._word_pattern = word_pattern()
+        return self._at_edge(super().get_cursor_word_right_location())
+
+    def get_target_document_location(self, event: events.MouseEvent) -> tuple[int, int]:
+        """Return the place of a click, never inside a character."""
+        return self._at_edge(super().get_target_document_location(event))
+
+    def _at_edge(self, location: tuple[int, int]) -> tuple[int, int]:
+        row, column = location
+        return row, boundary_at(self._line(row), column)
+
+    def _line(self, row: int) -> str:
+        return self.document.get_line(row)
 
     def select_span(self, span: Span) -> None:
         """Select a part of the text and bring it into view."""
@@ -66,6 +109,14 @@ class SourceArea(MarkedPane):
         """Put text in place of the selection, as typing would."""
         self._replace_via_keyboard(clean(text), *self.selection)
         self.focus()
+
+    def action_delete_left(self) -> None:
+        """Take back what was typed last: a whole emoji, but a vowel sign alone."""
+        row, column = self.cursor_location
+        if self.selection.is_empty and column:
+            self._delete_via_keyboard((row, backspaced(self._line(row), column)), (row, column))
+        else:
+            super().action_delete_left()
 
     def rewrite(self, text: str) -> None:
         """Replace all text in one step that undo takes back."""

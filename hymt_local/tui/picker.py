@@ -25,6 +25,7 @@ from hymt_local.tui.line_input import LineInput
 from hymt_local.tui.wording import Wording
 
 PickT = TypeVar("PickT")
+_LEAST_CELLS = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,10 +98,15 @@ class PickerScreen(ModalScreen[PickT | None], Generic[PickT]):
         at_current = keys.index(self.current_key()) if not query and self.current_key() in keys else 0
         options.highlighted = at_current if rows else None
 
+    def _column_cells(self) -> tuple[int, ...]:
+        """Return how wide the columns are: on a narrow terminal the last one must not fall off the edge."""
+        most = max(_LEAST_CELLS, self.app.size.width * 2 // 5)
+        return tuple(min(cells, most) for cells in self.COLUMN_CELLS)
+
     def _line(self, row: Row) -> Content:
         padded = [
             Content(sanitize(text)).truncate(cells).pad_right(max(0, cells - Content(sanitize(text)).cell_length))
-            for text, cells in zip(row.columns, self.COLUMN_CELLS, strict=False)
+            for text, cells in zip(row.columns, self._column_cells(), strict=False)
         ]
         last = [Content(sanitize(text)) for text in row.columns[len(self.COLUMN_CELLS) :]]
         mark = Content.styled("● ", "$text-accent") if row.key == self.current_key() else Content("  ")

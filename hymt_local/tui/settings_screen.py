@@ -36,7 +36,7 @@ from hymt_local.tui.status import Notice
 from hymt_local.tui.views import View
 from hymt_local.tui.wording import Wording
 
-_NAME_CELLS, _VALUE_CELLS = 18, 24
+_NAME_CELLS, _VALUE_CELLS, _TIGHT_VALUE_CELLS = 18, 24, 15
 LATER = frozenset(
     {
         "threads",
@@ -94,6 +94,10 @@ class SettingsScreen(ListScreen):
         """Show the settings as they are now."""
         self._show_settings()
         self.row_shown(self.key)
+
+    def redraw_rows(self) -> None:
+        """Show name and value alone where there is no room for the origin."""
+        self._show_settings()
 
     def search_changed(self, query: str) -> None:
         """Show the settings that are called so or mean so."""
@@ -178,11 +182,12 @@ class SettingsScreen(ListScreen):
     def _line(self, name: str) -> Content:
         origin = self.environment.application.resolved.origins[name]
         style = "$foreground-muted" if origin is Layer.DEFAULT else "$text-accent"
+        value_style = style if self.is_tight and origin is not Layer.DEFAULT else ""
         return Content("").join(
             [
                 cell(name, _NAME_CELLS, "bold"),
-                cell(self._shown(name), _VALUE_CELLS),
-                Content.styled(self.wording(f"origin_of.{origin}"), style),
+                cell(self._shown(name), _TIGHT_VALUE_CELLS if self.is_tight else _VALUE_CELLS, value_style),
+                Content.styled("" if self.is_tight else self.wording(f"origin_of.{origin}"), style),
             ]
         )
 

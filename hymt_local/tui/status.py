@@ -146,7 +146,7 @@ class _StateText:
             return Content.styled(self._untouched(), _MUTED)
         cached = wording("status.some_cached", count=run.n_cached, total=run.n_segments) if run.n_cached else ""
         tokens = wording("status.tokens", count=run.usage.output_tokens) if run.usage.output_tokens else ""
-        return _joined(wording("status.translated", time=seconds_text(run.elapsed_s)), tokens, self._speed(), cached)
+        return _joined(wording("status.translated", time=seconds_text(run.elapsed_s)), cached, self._speed(), tokens)
 
     def _untouched(self) -> str:
         if self.run.source_lang == self.run.target_lang:
@@ -218,6 +218,7 @@ class StatusArea(Vertical):
     def show(self, text: StatusText) -> None:
         """Show a run."""
         self.show_state(text.state, is_wrapped=text.is_error)
+        self.set_class(text.is_error, "-telling")
         self.query_one("#status-model", Static).update(text.model)
         self.show_advice(text.advice)
         self.show_details(text.details)
@@ -225,6 +226,7 @@ class StatusArea(Vertical):
     def show_notice(self, notice: Notice) -> None:
         """Show a notice in place of the run's state; the advice line takes its hint if it has one."""
         self.show_state(notice_text(notice), is_wrapped=notice.is_warning)
+        self.add_class("-telling")
         if notice.hint:
             self.show_advice(Content.styled(sanitize(notice.hint), _MUTED))
 

@@ -25,15 +25,19 @@ class ViewTabs(Static):
         self._wording = wording
         self._hint = hint
 
-    def on_mount(self) -> None:
-        """Show the tabs."""
-        tabs = Content("").join(self._tab(view) for view in View)
-        self.update(tabs + Content.styled(f"  {self._hint}", "$foreground-muted"))
+    def on_resize(self) -> None:
+        """Show the tabs; where they have no room, only the one in front has a name."""
+        whole = self._line(has_names=True)
+        self.update(whole if whole.cell_length <= self.content_size.width else self._line(has_names=False))
 
-    def _tab(self, view: View) -> Content:
-        name = self._wording(f"view.{view}")
+    def _line(self, *, has_names: bool) -> Content:
+        tabs = Content("").join(self._tab(view, has_name=has_names or view is self._current) for view in View)
+        return tabs + Content.styled(f"  {self._hint}", "$foreground-muted")
+
+    def _tab(self, view: View, *, has_name: bool) -> Content:
+        name = self._wording(f"view.{view}") if has_name else ""
         if view is self._current:
             return Content.styled(f" {view.number} {name} ", "$text-primary bold on $primary-muted")
         click = Style.from_meta({"@click": f"app.view('{view}')"})
-        label = Content.assemble((f" {view.number}", "$foreground-muted"), f" {name} ")
+        label = Content.assemble((f" {view.number}", "$foreground-muted"), f" {name} " if name else " ")
         return label.stylize(click)

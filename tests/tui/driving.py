@@ -11,6 +11,7 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList, Static
 
 from hymt_local.tui.app import HymtApp
+from hymt_local.tui.list_screen import NO_ROWS
 from hymt_local.tui.panes import SourceArea, TargetArea
 from hymt_local.tui.view_screen import ViewScreen
 
@@ -81,7 +82,8 @@ def notice(pilot: Pilot[None]) -> str:
 def rows(pilot: Pilot[None]) -> list[str]:
     """Return the rows of the list in front."""
     screens = [screen for screen in pilot.app.screen_stack if isinstance(screen, ViewScreen)]
-    return [str(option.prompt) for option in screens[-1].query_one("#rows", OptionList).options]
+    options = screens[-1].query_one("#rows", OptionList).options
+    return [str(option.prompt) for option in options if option.id != NO_ROWS]
 
 
 def detail(pilot: Pilot[None]) -> str:

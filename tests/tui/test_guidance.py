@@ -10,7 +10,7 @@ from textual.widgets import Input, Static
 
 from hymt_local.events import ModelLoaded, TokenUsage
 from hymt_local.paths import Paths
-from hymt_local.segment import Guidance, Term
+from hymt_local.segment import Guidance, GuidanceKind, Term
 from hymt_local.tui.guidance_dialog import GuidanceDialog, parsed_terms
 from hymt_local.tui.panes import SourceArea
 from hymt_local.tui.views import View
@@ -75,10 +75,10 @@ async def test_a_model_that_cannot_be_told_says_so_and_is_asked_without(
         assert "formal" not in languages(pilot)[1]
         dialog = await open_dialog(pilot)
         shown = screen_text(pilot.app)
-        assert "Demo phrasebook translates the text alone" in shown
+        assert "Demo phrasebook translates the text alone; Hy-MT2 can be told more" in shown
         assert shown.count("was not trained to take this") == 3
-        assert dialog.query_one("#guidance-terms").disabled
-        assert not dialog.query_one("#guidance-style").disabled, "what is set can be taken back"
+        fields = [len(dialog.query(f"#guidance-{kind}")) for kind in GuidanceKind]
+        assert fields == [0, 0, 1], "only what is set can be taken back"
         await pilot.press("escape")
         await paste(pilot, "Hello")
         await until(pilot, lambda: len(service.jobs) == 1)

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from hymt_local.paths import Paths
@@ -150,6 +151,67 @@ def test_a_signal_ends_it_with_a_clean_terminal_and_the_text_kept(
     assert [control for control in RESTORED if control not in app.written] == []
     assert b"Traceback" not in app.written
     assert paths.unsaved_text.read_text() == "Hello"
+
+
+LINES = "\n".join(f"Line {number} of a text that takes its time" for number in range(40))
+
+
+def test_an_engine_killed_while_it_writes_costs_nothing_but_time(program: Callable[..., Program]) -> None:
+    app = program("fragile")
+    app.read_until(READY)
+    app.send(pasted(LINES))
+    app.read_until(b"Translating")
+    (engine,) = psutil.Process(app.pid).children()
+    engine.kill()
+    app.read_until(b"Translated in")
+    assert not engine.is_running()
+    app.send(b"\x13")  # ctrl+s names the file to save in: the translation is whole
+    app.read_until(b"Save the translation as")
+    app.send(b"\x1b")
+    app.send(b"\x11")
+    assert app.wait() == 0
+    assert b"Traceback" not in app.written
+
+
+def test_a_text_that_kills_every_engine_is_kept_told_and_followed_by_one_that_works(
+    program: Callable[..., Program],
+) -> None:
+    app = program("fragile")
+    app.read_until(READY)
+    app.send(pasted("This one is <SIGSEGV!> deadly"))
+    app.read_until(b"The engine has stopped and is started again")
+    app.read_until(b"the engine of fragile")
+    app.written = b""
+    app.send(b"\x0c")  # ctrl+l
+    app.read_until(READY)
+    app.send(pasted("Harmless"))
+    app.read_until(b"Translated in")
+    assert app.written.count(b"Harmless") >= 2
+    app.send(b"\x1a\x1a")  # undo brings the text back
+    app.read_until(b"deadly")
+    app.send(b"\x11")
+    assert app.wait() == 0
+
+
+def test_what_was_typed_before_a_kill_is_there_at_the_next_start(program: Callable[..., Program], paths: Paths) -> None:
+    app = program("hang")
+    app.read_until(READY)
+    app.send(pasted("Still here"))
+    deadline = time.monotonic() + PATIENCE_S
+    while not paths.unsaved_text.exists():
+        app.read_some(0.1)
+        assert time.monotonic() < deadline, "the text was never written"
+    app.send_signal(signal.SIGKILL)
+    assert app.wait() == -signal.SIGKILL
+    again = program("echo")
+    again.read_until(b"Still here")
+    again.read_until(b"the text you had when the program ended")
+    again.written = b""
+    again.send(b"\x0c")
+    again.read_until(READY)
+    again.send(b"\x11")
+    assert again.wait() == 0
+    assert not paths.unsaved_text.exists()
 
 
 def test_without_a_terminal_it_ends_and_the_text_is_kept(program: Callable[..., Program], paths: Paths) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from hymt_local.engine.machine import (
     free_disk_bytes,
     probe_machine,
     query_gpus,
+    query_gpus_apart,
     usable_cores,
 )
 from hymt_local.errors import EngineUnavailableError
@@ -145,3 +147,12 @@ def test_without_a_way_to_ask_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch, c
 
     monkeypatch.setattr("hymt_local.engine.llama.load_library", load)
     assert query_gpus() == ()
+
+
+def test_gpus_are_asked_for_in_a_process_that_ends_and_answers_the_same() -> None:
+    assert query_gpus_apart() == query_gpus()
+
+
+def test_an_interpreter_that_cannot_answer_means_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    assert query_gpus_apart() == ()
