@@ -2,7 +2,8 @@
 
 Run `python -m tests.bench.bench_convert FOLDER [--layers 32] [--steps copy,float,full,kill] [--json]`. It needs 60 GB
 of disk in FOLDER for 32 layers and leaves the checkpoint there; give the same FOLDER again to use it again. Times are
-those of a warm page cache as far as it reaches; each unquantized conversion stands between two copies of what it reads.
+those of a warm page cache as far as it reaches. Each unquantized conversion stands between two copies of what it reads;
+that to F16 between copies that cast each number on the way, which is the least that it could do.
 """
 
 from __future__ import annotations
@@ -22,12 +23,16 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from hymt_convert.checkpoint import open_checkpoint
 from tests.bench.synthetic_checkpoint import SEVEN_B, write_synthetic_checkpoint
 
 STEPS = ("copy", "float", "full", "kill")
 NAME = "synthetic"
 SAMPLE_S = 0.05
+COPY, CAST_COPY = "copy", "copy with cast"
+CAST_AT_ONCE = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -143,19 +148,32 @@ def finish(process: subprocess.Popen[bytes]) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def measure_copy(source: Path, target: Path) -> Measurement:
+def measure_copy(source: Path, target: Path, *, what: str = COPY) -> Measurement:
     """Copy the weights and wait until they are on the disk."""
     target.mkdir()
     started, cpu_started = time.monotonic(), time.process_time()
     total = 0
     for path in sorted(source.glob("*.safetensors")):
-        shutil.copyfile(path, target / path.name)
+        if what == COPY:
+            shutil.copyfile(path, target / path.name)
+        else:
+            _copy_with_cast(path, target / path.name)
         with (target / path.name).open("rb+") as file:
             os.fsync(file.fileno())
         total += path.stat().st_size
     elapsed, cpu_s = time.monotonic() - started, time.process_time() - cpu_started
     shutil.rmtree(target)
-    return Measurement("copy", elapsed, cpu_s, total, total, 0.0, 0.0)
+    return Measurement(what, elapsed, cpu_s, total, total, 0.0, 0.0)
+
+
+def _copy_with_cast(source: Path, target: Path) -> None:
+    """Take the whole file for bfloat16 numbers and write float16: by a table, ten times faster than numpy."""
+    numbers = np.memmap(source, np.uint16, mode="r", shape=(source.stat().st_size // 2,))
+    with np.errstate(over="ignore", invalid="ignore"):
+        table = (np.arange(1 << 16, dtype=np.uint32) << 16).view(np.float32).astype(np.float16)
+    with target.open("wb") as file:
+        for start in range(0, len(numbers), CAST_AT_ONCE):
+            file.write(table[numbers[start : start + CAST_AT_ONCE]].data)
 
 
 def kill_points(output: Path, *, base_bytes: int, result_bytes: int) -> Iterator[tuple[str, Callable[[], bool]]]:
@@ -210,13 +228,12 @@ def run(folder: Path, steps: Sequence[str], *, layers: int) -> dict[str, object]
     )
     measurements: list[Measurement] = []
     resumptions: list[Resumption] = []
-    if "copy" in steps:
-        measurements.append(measure_copy(source, folder / "copy"))
-    for kind in ("BF16", "F16") if "float" in steps else ():
+    for kind, copy in (("BF16", COPY), ("F16", CAST_COPY)) if "float" in steps else ():
+        copies = [copy] if "copy" in steps else []
+        measurements += [measure_copy(source, folder / "copy", what=what) for what in copies]
         measurements.append(measure_conversion(source, output, [kind], read_bytes=weights))
         shutil.rmtree(output)
-        if "copy" in steps:
-            measurements.append(measure_copy(source, folder / "copy"))
+        measurements += [measure_copy(source, folder / "copy", what=what) for what in copies]
     if "full" in steps or "kill" in steps:
         full = measure_conversion(source, output, ["Q4_K_M"], read_bytes=weights)
         measurements.append(full)
@@ -232,8 +249,8 @@ def report(result: dict[str, object]) -> Iterator[str]:
     measurements = [Measurement(**one) for one in result["measurements"]]  # type: ignore[attr-defined]
     for place, one in enumerate(measurements):
         beside = measurements[max(place - 1, 0)], measurements[min(place + 1, len(measurements) - 1)]
-        copies = [other.wall_s for other in beside if other.what == "copy"]
-        is_between = one.what != "copy" and len(copies) == len(beside)
+        copies = [other.wall_s for other in beside if other.what in (COPY, CAST_COPY)]
+        is_between = one.what not in (COPY, CAST_COPY) and len(copies) == len(beside) == 2
         ratio = f", {2 * one.wall_s / sum(copies):.2f} x the copies beside it" if is_between else ""
         memory = f", own memory {one.peak_own_mib:.0f} MiB, resident {one.peak_resident_mib:.0f} MiB"
         times = f"{one.wall_s:.1f} s (processor {one.cpu_s:.1f} s)"

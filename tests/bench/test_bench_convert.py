@@ -41,8 +41,9 @@ def test_a_run_measures_copies_conversions_and_kills(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(bench_convert, "kill_points", begun)
     lines = list(bench_convert.report(bench_convert.run(tmp_path, bench_convert.STEPS, layers=0)))
-    assert [line.split(":")[0] for line in lines[:6]] == ["copy", "BF16", "copy", "F16", "copy", "Q4_K_M"]
-    assert "x the copies beside it, own memory" in lines[1]
-    assert lines[6].startswith("killed at the beginning after")
-    assert lines[6].endswith("identical")
+    kinds = [line.split(":")[0] for line in lines[:7]]
+    assert kinds == ["copy", "BF16", "copy", "copy with cast", "F16", "copy with cast", "Q4_K_M"]
+    assert all("x the copies beside it, own memory" in lines[place] for place in (1, 4))
+    assert lines[7].startswith("killed at the beginning after")
+    assert lines[7].endswith("identical")
     assert [path.name for path in tmp_path.iterdir()] == ["checkpoint"]
