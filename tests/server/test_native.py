@@ -54,6 +54,12 @@ def test_a_list_is_answered_in_its_order(shared: Served) -> None:
     assert [each["text"] for each in answer.json["translations"]] == ["1", "Bonjour", "2", "Bonjour"]
 
 
+def test_empty_texts_of_a_list_stay_empty(shared: Served) -> None:
+    answer = shared.ask("POST", "/v1/translate", {**HELLO, "text": ["", "Hello", " ", ""]})
+    assert [each["text"] for each in answer.json["translations"]] == ["", "Bonjour", " ", ""]
+    assert shared.ask("POST", "/v1/translate", {**HELLO, "text": []}).json == {"translations": []}
+
+
 def test_a_stream_has_the_grammar_of_events(shared: Served) -> None:
     with streaming(shared, "/v1/translate", HELLO) as stream:
         told = list(stream)
