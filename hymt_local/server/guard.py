@@ -95,7 +95,7 @@ class _Visit:
         """Until an answer is begun: the client went away."""
         self._scope = scope
         self._headers = Headers(scope=scope)
-        self._origin = self._headers.get("origin")
+        self._origin = ", ".join(self._headers.getlist("origin")) or None  # two are as good as none that is known
         self._context = context
         self._body = _Body(receive, self._most_bytes(), context.limits.body_s)
         self._body.is_complete = not {"content-length", "transfer-encoding"}.intersection(self._headers.keys())
@@ -163,6 +163,8 @@ class _Visit:
         self._is_origin_allowed = True
 
     def _check_length(self) -> None:
+        if {"content-length", "transfer-encoding"} <= set(self._headers.keys()):
+            raise UsageError("the body has two lengths", hint="send Content-Length or Transfer-Encoding, not both")
         declared = self._headers.get("content-length", "0")
         if not declared.isdigit():
             raise UsageError("the Content-Length is not a number", hint="send the length of the body")
