@@ -54,6 +54,8 @@ __all__ = ["SEGMENTS_IN_FLIGHT", "UNDETERMINED", "OpenModel", "PhraseStore", "Tr
 
 SEGMENTS_IN_FLIGHT = 48
 """Segments of one job given to the engine at once: more than any engine decodes together on a laptop."""
+SEGMENTS_AT_ONCE = 64
+"""Looked up before others of the loop have their turn: a few milliseconds."""
 _PREPARED_TOGETHER = 256
 
 
@@ -148,9 +150,12 @@ class Translator:
     async def _direct(self, plan: Plan) -> AsyncGenerator[Event, None]:
         """Settle every segment: without the engine where that can be done, then with it."""
         settled: set[int] = set()
-        for done in self._settle_without_engine(plan):
-            settled.add(done.segment)
-            yield done
+        for number, (segment, source) in enumerate(zip(plan.segments, plan.sources, strict=True), 1):
+            if done := self._without_engine(plan, segment, source):
+                settled.add(done.segment)
+                yield done
+            if number % SEGMENTS_AT_ONCE == 0:
+                await asyncio.sleep(0)  # the loop is everybody's
         groups = _group(plan.sources, [index for index in range(len(plan.sources)) if index not in settled])
         if groups:
             async with aclosing(_relay(lambda emit: self._generate_all(plan, groups, emit))) as events:
@@ -190,10 +195,8 @@ class Translator:
             UsageError: as `run` would refuse the request.
         """
         plan = self._planner.plan(request)
-        known = {
-            done.segment: done.origin if done.error is None else None for done in self._settle_without_engine(plan)
-        }
-        return tuple(known.get(segment.index, Origin.MODEL) for segment in plan.segments)
+        known = [self._without_engine(plan, *each) for each in zip(plan.segments, plan.sources, strict=True)]
+        return tuple(Origin.MODEL if done is None else None if done.error else done.origin for done in known)
 
     # The beginning
 
@@ -212,12 +215,10 @@ class Translator:
 
     # What needs no engine
 
-    def _settle_without_engine(self, plan: Plan) -> Iterator[SegmentDone]:
-        for segment, source in zip(plan.segments, plan.sources, strict=True):
-            if self._stays(plan, segment, source):
-                yield SegmentDone(segment.index, segment.source, segment.source, Origin.SOURCE)
-            elif done := self._from_cache(plan, segment, source) or self._refusal(plan, segment, source):
-                yield done
+    def _without_engine(self, plan: Plan, segment: Segment, source: SourceText) -> SegmentDone | None:
+        if self._stays(plan, segment, source):
+            return SegmentDone(segment.index, segment.source, segment.source, Origin.SOURCE)
+        return self._from_cache(plan, segment, source) or self._refusal(plan, segment, source)
 
     def _stays(self, plan: Plan, segment: Segment, source: SourceText) -> bool:
         """Tell whether there is nothing to translate in a segment."""

@@ -147,6 +147,8 @@ class ServerContext:
             BusyError: the client has had its share for the moment.
         """
         self.check_texts(http, [text for each in requests for text in (each.text, *(unit.text for unit in each.units))])
+        aside = [text for each in requests[:1] for text in (*each.protect, each.draft or "")]  # a list's are the same
+        self.clients.account(client_of(http)).charge_text(sum(map(len, aside)))
 
     def check_texts(self, http: Request, texts: Sequence[str]) -> None:
         """Count texts of any use; see `check_size`."""

@@ -25,6 +25,8 @@ KEPT_S = 60.0
 DETACHED_S = 600.0
 """How long a detached job's events are kept after its end."""
 MAX_KEPT = 64
+EVENTS_AT_ONCE = 256
+"""Of one flight, before others have their turn."""
 
 
 class Flight:
@@ -183,6 +185,8 @@ class Flights:
         async for event in flight.job:
             flight.add(event)
             self._observer(flight, event)
+            if len(flight.events) % EVENTS_AT_ONCE == 0:
+                await asyncio.sleep(0)  # a long text out of the cache comes in one piece, and the loop is everybody's
         kept_s = DETACHED_S if flight.is_detached else 0.0 if flight.n_followers else KEPT_S
         if not isinstance(flight.last, Finished) and not flight.is_detached:
             kept_s = 0.0

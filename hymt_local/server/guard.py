@@ -62,6 +62,7 @@ class Guard:
         self._dialects = dialects
         self._log = log
         self._n_visits = 0
+        self._room = _Room(context.limits.held_bytes)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let one request in, or answer it with a refusal."""
@@ -69,12 +70,14 @@ class Guard:
             await self._app(scope, receive, send)
             return
         scope["path"] = _tidy(scope["path"])
-        visit = _Visit(scope, receive, send, self._context, dialect_of(scope["path"], self._dialects))
+        held = _Held(receive, self._room)
+        visit = _Visit(scope, held, send, self._context, dialect_of(scope["path"], self._dialects))
         self._n_visits += 1
         try:
             await visit.run(self._app, is_crowded=self._n_visits > self._context.limits.connections)
         finally:
             self._n_visits -= 1
+            held.forget()
             self._context.metrics.count_request(visit.dialect.NAME, visit.status)
             self._log.write(visit.line())
 
@@ -89,13 +92,13 @@ def _tidy(path: str) -> str:
 class _Visit:
     """One request on its way through the door."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send, context: ServerContext, dialect: Dialect) -> None:
+    def __init__(self, scope: Scope, receive: _Held, send: Send, context: ServerContext, dialect: Dialect) -> None:
         self.dialect = dialect
         self.status = 499
         """Until an answer is begun: the client went away."""
         self._scope = scope
         self._headers = Headers(scope=scope)
-        self._origin = self._headers.get("origin")
+        self._origin = ", ".join(self._headers.getlist("origin")) or None  # two are as good as none that is known
         self._context = context
         self._body = _Body(receive, self._most_bytes(), context.limits.body_s)
         self._body.is_complete = not {"content-length", "transfer-encoding"}.intersection(self._headers.keys())
@@ -163,6 +166,8 @@ class _Visit:
         self._is_origin_allowed = True
 
     def _check_length(self) -> None:
+        if {"content-length", "transfer-encoding"} <= set(self._headers.keys()):
+            raise UsageError("the body has two lengths", hint="send Content-Length or Transfer-Encoding, not both")
         declared = self._headers.get("content-length", "0")
         if not declared.isdigit():
             raise UsageError("the Content-Length is not a number", hint="send the length of the body")
@@ -252,10 +257,51 @@ class _Visit:
             headers.append("Vary", "Origin")
 
 
+class _Room:
+    """Memory for the bodies of all requests."""
+
+    def __init__(self, n_bytes: int) -> None:
+        self._n_free = n_bytes
+
+    def take(self, n_bytes: int) -> None:
+        """Take a part of it.
+
+        Raises:
+            BusyError: there is not so much left.
+        """
+        if n_bytes > self._n_free:
+            raise BusyError("too many large requests at once", hint="try again in a moment", retry_after_s=CROWDED_S)
+        self._n_free -= n_bytes
+
+    def give_back(self, n_bytes: int) -> None:
+        """Give a part back."""
+        self._n_free += n_bytes
+
+
+class _Held:
+    """Receives what a request brings, and takes room for it until the request ends."""
+
+    def __init__(self, receive: Receive, room: _Room) -> None:
+        self._receive = receive
+        self._room = room
+        self._n_bytes = 0
+
+    async def __call__(self) -> Message:
+        message = await self._receive()
+        n_bytes = len(message.get("body", b""))
+        self._room.take(n_bytes)
+        self._n_bytes += n_bytes
+        return message
+
+    def forget(self) -> None:
+        self._room.give_back(self._n_bytes)
+        self._n_bytes = 0
+
+
 class _Body:
     """A request's body on its way in: bounded in size and time, and readable twice."""
 
-    def __init__(self, receive: Receive, most_bytes: int, most_s: float) -> None:
+    def __init__(self, receive: _Held, most_bytes: int, most_s: float) -> None:
         self.most_bytes = most_bytes
         self.n_bytes = 0
         self.is_complete = False
@@ -276,9 +322,10 @@ class _Body:
 
     async def drain(self, most_bytes: int, most_s: float) -> None:
         """Read the rest and keep nothing of it, up to a size and a time."""
-        with contextlib.suppress(TimeoutError):
+        with contextlib.suppress(TimeoutError, BusyError):
             async with asyncio.timeout(most_s):
                 while not self.is_complete and self.n_bytes < most_bytes:
+                    self._receive.forget()
                     message = await self._receive()
                     self.n_bytes += len(message.get("body", b""))
                     self.is_complete = not message.get("more_body", False)  # a disconnect has none

@@ -32,6 +32,8 @@ class ServerLimits:
 
     body_bytes: int = 8 * 1024 * 1024
     document_bytes: int = 32 * 1024 * 1024
+    held_bytes: int = 256 * 1024 * 1024
+    """Of all bodies in memory at once: some dialects send their token in them, so they come from anybody."""
     texts_per_request: int = 2048
     waiting_requests: int = 64
     """Translations under way or waiting, of all clients."""

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from starlette.requests import Request
@@ -17,7 +17,7 @@ from hymt_local import __version__
 from hymt_local.catalog import ModelSpec
 from hymt_local.errors import ErrorReport, ForbiddenError, HymtError, UsageError, error_of
 from hymt_local.event_stream import MEDIA_TYPE
-from hymt_local.events import Cancelled, Failed, Finished, SegmentDone, Started
+from hymt_local.events import Cancelled, Failed, Finished, SegmentDone, Started, TranslationRequest
 from hymt_local.language import get_language
 from hymt_local.server import bodies
 from hymt_local.server.context import ServerContext, client_of, error_json, read_json, while_connected
@@ -159,7 +159,7 @@ class _Work:
         if isinstance(body.text, list):
             if streams or body.detached or body.units:
                 raise UsageError("a list of texts is answered at once", hint="send one text per request to follow it")
-            return json_response(bodies.Translations(await self.context.translate_all(http, requests, grace_s=0)))
+            return json_response(bodies.Translations(await self._translate_list(http, requests)))
         if not (streams or body.detached):
             finished = await self.context.translate(http, requests[0], grace_s=0)
             return json_response(bodies.translation(finished))
@@ -179,6 +179,15 @@ class _Work:
                 await while_connected(http.receive, flight.grows(0, timeout_s=None))
             _raise_early_failure(flight)
             return EventStream(flight, stack.pop_all(), start=0, ping_s=self.context.limits.ping_s, budget=budget)
+
+    async def _translate_list(self, http: Request, requests: Sequence[TranslationRequest]) -> list[Finished]:
+        """Translate texts in their order; in a list, unlike alone, an empty one is no mistake, and stays empty."""
+        asked = [request if request.text else replace(request, text=" ") for request in requests]
+        done = await self.context.translate_all(http, asked, grace_s=0)
+        return [
+            finished if request.text else replace(finished, text="")
+            for request, finished in zip(requests, done, strict=True)
+        ]
 
     async def job_state(self, http: Request) -> Response:
         return json_response(_job_state(self._flight(http)))

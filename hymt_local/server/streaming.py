@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import AsyncExitStack, suppress
 
 from starlette.requests import ClientDisconnect
@@ -69,6 +70,7 @@ class EventStream(Response):
             if body:
                 await send({"type": "http.response.body", "body": body, "more_body": True})
             if events:
+                await asyncio.sleep(0)  # a reader that keeps up must not keep the others waiting
                 continue
             if self._flight.last is not None:
                 await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -169,6 +169,13 @@ def test_limits_of_a_client_are_kept(served: Served, file: ClientFile) -> None:
     assert served.ask("GET", "/v1/models").status == 200
 
 
+@pytest.mark.parametrize("more", [{"protect": ["x" * 6, "y" * 6]}, {"draft": "x" * 11}])
+def test_what_comes_beside_the_text_counts_too(served: Served, file: ClientFile, more: dict[str, object]) -> None:
+    key = add(file, "guest", characters_per_request=10)
+    assert served.ask("POST", "/v1/translate", {**HELLO, **more}, token=key).status == 413
+    assert served.ask("POST", "/v1/translate", HELLO, token=key).status == 200
+
+
 def test_an_account_fills_up_again() -> None:
     clock = Clock()
     account = ClientAccount(ClientLimits(requests_per_minute=60, burst=2), clock)

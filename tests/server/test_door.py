@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.server.serving import Served
+from tests.server.serving import TOKEN, Served
 
 
 def test_health_needs_no_token_and_says_who_answers(shared: Served) -> None:
@@ -66,3 +66,28 @@ def test_the_own_page_is_allowed_and_its_preflight_answered(shared: Served) -> N
     assert preflight.headers["access-control-allow-origin"] == origin
     assert preflight.headers["access-control-allow-private-network"] == "true"
     assert shared.ask("GET", "/health", headers={"Origin": origin}).headers["access-control-allow-origin"] == origin
+
+
+def raw(served: Served, text: str) -> bytes:
+    with served.connect() as connection:
+        connection.sendall(text.encode())
+        answer = b""
+        while received := connection.recv(65_536):
+            answer += received
+    return answer
+
+
+def test_a_second_origin_does_not_come_in_behind_the_first(shared: Served) -> None:
+    own = f"http://localhost:{shared.port}"
+    head = f"GET /v1/models HTTP/1.1\r\nHost: localhost:{shared.port}\r\nAuthorization: Bearer {TOKEN}\r\n"
+    for origins, status in (([own], b"200"), ([own, "http://evil.example"], b"403"), ([own, own], b"403")):
+        lines = "".join(f"Origin: {origin}\r\n" for origin in origins)
+        assert raw(shared, f"{head}{lines}Connection: close\r\n\r\n").split(b" ")[1] == status
+
+
+def test_nothing_is_smuggled_in_behind_a_body_of_two_lengths(shared: Served) -> None:
+    head = f"POST /v1/detect HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\n"
+    lengths = "Content-Type: application/json\r\nContent-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+    answer = raw(shared, f"{head}{lengths}0\r\n\r\nGET /health HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert answer.startswith(b"HTTP/1.1 400 ")
+    assert answer.count(b"HTTP/1.1") == 1

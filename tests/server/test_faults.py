@@ -223,3 +223,18 @@ def test_strangers_among_the_requests_do_not_disturb_the_others(served: Served) 
     for thread in threads:
         thread.join(WAIT_S)
     assert [answer["text"] for answer in answers] == [text.replace("Hello", "Bonjour") for text in texts]
+
+
+def test_bodies_of_all_requests_together_have_a_limit_and_give_their_room_back() -> None:
+    limits = ServerLimits(held_bytes=150_000, linger_s=0.2)
+    head = JSON_HEAD.replace("/v1/translate", "/v2/translate").replace(f"Authorization: Bearer {TOKEN}\r\n", "")
+    with serving(scripted_service(reply("Bonjour"))[0], limits=limits) as served:
+
+        def status_of_large() -> int:
+            return served.ask("POST", "/v1/translate", {**HELLO, "text": "Hello" + " " * 100_000}).status
+
+        with served.connect() as first:
+            first.sendall(f"{head}Content-Length: 200000\r\n\r\n".encode() + b" " * 100_000)  # anybody may, so far
+            wait_until(lambda: status_of_large() == 429)
+        wait_until(lambda: status_of_large() == 200)
+        assert [status_of_large() for _ in range(3)] == [200] * 3

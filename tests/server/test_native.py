@@ -54,6 +54,12 @@ def test_a_list_is_answered_in_its_order(shared: Served) -> None:
     assert [each["text"] for each in answer.json["translations"]] == ["1", "Bonjour", "2", "Bonjour"]
 
 
+def test_empty_texts_of_a_list_stay_empty(shared: Served) -> None:
+    answer = shared.ask("POST", "/v1/translate", {**HELLO, "text": ["", "Hello", " ", ""]})
+    assert [each["text"] for each in answer.json["translations"]] == ["", "Bonjour", " ", ""]
+    assert shared.ask("POST", "/v1/translate", {**HELLO, "text": []}).json == {"translations": []}
+
+
 def test_a_stream_has_the_grammar_of_events(shared: Served) -> None:
     with streaming(shared, "/v1/translate", HELLO) as stream:
         told = list(stream)
@@ -240,3 +246,14 @@ def test_metrics_count_and_hold_no_text(served: Served) -> None:
     assert 'hymt_http_requests_total{dialect="native",status="200"} 1' in text
     assert "hymt_characters_total 5" in text
     assert "Hello" not in text
+
+
+def test_a_long_text_that_needs_no_engine_does_not_hold_up_the_others() -> None:
+    numbers = "\n".join(map(str, range(60_000)))
+    body = {**HELLO, "text": numbers}
+    with scripted(reply("Bonjour")) as (served, _), streaming(served, "/v1/translate", body) as long:
+        long.until("segment")
+        assert served.ask("POST", "/v1/translate", HELLO).json["text"] == "Bonjour"
+        flights = served.on_loop(lambda: list(served.context.flights._by_id.values()))
+        assert max(len(flight.events) for flight in flights) < 60_000
+        assert list(long)[-1].data["text"] == numbers

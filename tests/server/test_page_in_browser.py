@@ -197,7 +197,7 @@ def test_a_part_that_failed_is_marked_and_stays_source_text(open_page: OpenPage)
         expect(page.locator("#target p")).to_have_text(["Un.", "Two."])
         expect(page.locator("#target .failed")).to_have_text("Two.")
         expect(page.locator("#target .failed")).to_have_attribute("title", re.compile("Not translated"))
-        expect(page.locator("#status")).to_contain_text("could not be translated")
+        expect(page.locator("#status")).to_contain_text("1 part was not translated: ")
 
 
 def test_a_refusal_says_what_to_do(page: Page) -> None:
@@ -294,6 +294,14 @@ def test_nothing_is_cut_off_or_too_small_to_touch(demo_served: Served, open_page
             assert box["width"] >= 40
             assert box["height"] >= 40
             assert 0 <= box["left"] <= box["right"] <= width
+
+
+def test_a_phone_shows_the_names_of_the_languages_in_full(demo_served: Served, open_page: OpenPage) -> None:
+    page = open_page(demo_served, width=390, height=844)
+    translate(page, "Good morning.")
+    expect(page.locator("#detected")).to_have_text("detected")
+    for name in ("#source-lang-name", "#detected", "#target-lang-name"):
+        assert page.locator(name).evaluate("each => each.scrollWidth <= each.clientWidth")
 
 
 def test_a_long_text_grows_the_page_and_hides_nothing(loud_served: Served, open_page: OpenPage) -> None:

@@ -10,6 +10,7 @@ import { Translation } from "/page/translation.js";
 
 const PAUSE_MS = 500;  // without a key before a text is translated while it is typed
 const AUTO = { tag: "auto", native: "Detect language", english: "", chinese: "" };
+const LOOPBACK = /^(localhost|127\..*|\[::1\])$/;
 const at = (id) => document.getElementById(id);
 
 const state = { languages: [], sourceLang: "auto", targetLang: "", detected: null, recent: [], timer: 0, startedAt: 0 };
@@ -23,6 +24,7 @@ setUpTheme();
 setUp();
 
 async function setUp() {
+  if (!LOOPBACK.test(location.hostname)) at("promise").textContent = `Texts go to ${location.hostname}, and no further.`;
   restoreChoices();
   listen();
   try {
@@ -134,13 +136,18 @@ function progress(n_settled, n_segments) {
 function finished(event) {
   showRunning(false);
   const seconds = ((performance.now() - state.startedAt) / 1000).toFixed(1);
-  const n_failed = event.failed.length;
-  say(n_failed ? `${n_failed} of the parts could not be translated` : `Done in ${seconds} s`);
+  say(event.failed.length ? refusal(event.failed) : `Done in ${seconds} s`);
   at("copy").disabled = false;
   at("target").lang = event.target_lang;
   tabHistory.add({
     source: at("source").value, target: event.text, sourceLang: event.source_lang, targetLang: event.target_lang,
   });
+}
+
+// Why parts kept their source text: without a pointer there is no other place to read it.
+function refusal(failed) {
+  const parts = failed.length === 1 ? "1 part was" : `${failed.length} parts were`;
+  return `${parts} not translated: ${failed[0].error.message}`;
 }
 
 function cancelled() {
