@@ -113,8 +113,8 @@ def _negative_id(folder: Path) -> None:
     toy.write_json(folder / "tokenizer.json", table)
 
 
-def _empty(name: str) -> Callable[[Path], None]:
-    return lambda folder: (folder / name).write_bytes(b"") and None
+def _empty(name: str) -> Callable[[Path], object]:
+    return lambda folder: (folder / name).write_bytes(b"")
 
 
 def _settings(**changes: object) -> Callable[[Path], None]:
