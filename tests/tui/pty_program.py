@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import pty
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -72,6 +73,13 @@ class Program:
             if select.select([self._master], [], [], remaining_s)[0]:
                 self.written += os.read(self._master, 65536)
 
+    def read_while(self, goes_on: Callable[[], bool]) -> None:
+        """Let the program go on writing until something has happened elsewhere."""
+        deadline = time.monotonic() + PATIENCE_S
+        while goes_on():
+            assert time.monotonic() < deadline, f"it never happened; the end: {self.written[-2000:]!r}"
+            self.read_some(0.1)
+
     def read_some(self, timeout_s: float) -> None:
         """Read what is there, or comes soon."""
         if select.select([self._master], [], [], timeout_s)[0]:
@@ -79,11 +87,10 @@ class Program:
 
     def wait(self) -> int:
         """Read to the end and return the exit status."""
-        try:
-            while data := os.read(self._master, 65536):
+        with contextlib.suppress(OSError):  # the other end is closed
+            self.read_while(lambda: self._process.poll() is None)
+            while select.select([self._master], [], [], 0)[0] and (data := os.read(self._master, 65536)):
                 self.written += data
-        except OSError:  # the other end is closed
-            pass
         return self._process.wait(timeout=PATIENCE_S)
 
     def resize(self, columns: int, rows: int) -> None:

@@ -85,10 +85,9 @@ def test_the_demo_works_while_the_model_comes_that_then_takes_over(
     app.read_until(READY)
     app.read_until(b"Ctrl+G downloads it")
     app.send(CTRL_G)
-    app.read_until(b"Apache License 2.0")
+    app.read_until(b"Accept the Apache License 2.0?")
     app.send(b"y")
-    while not hub.stalled.is_set():  # reading lets the program go on writing
-        app.read_some(0.1)
+    app.read_while(lambda: not hub.stalled.is_set())
     app.send(ALT_1 + b"Where is the station?" + F5)
     app.read_until("Où est la gare".encode())
     app.send(ALT_4)
@@ -106,10 +105,9 @@ def test_who_leaves_during_the_download_finds_a_part_and_no_process(
     hub.stall_after = len(content) // 2
     app.read_until(b"Ctrl+G downloads it")
     app.send(CTRL_G)
-    app.read_until(b"Apache License 2.0")
+    app.read_until(b"Accept the Apache License 2.0?")
     app.send(b"y")
-    while not hub.stalled.is_set():
-        app.read_some(0.1)
+    app.read_while(lambda: not hub.stalled.is_set())
     app.send(CTRL_Q)
     assert app.wait() == 0
     (part,) = paths.models_dir.glob("*.part")
