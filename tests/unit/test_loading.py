@@ -84,7 +84,7 @@ def test_a_bad_file_is_not_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_memory_the_layers_go_first_then_half_of_the_context_each_time() -> None:
-    steps = StepDown(LlamaOptions(gpu_layers=1, context_length=3000))
+    steps = StepDown(LlamaOptions(gpu_layers=1, context_length=3000, slots=16))
     tried = []
     while steps.step_down(EngineMemoryError("no room")):
         tried.append((steps.options.gpu_layers, steps.options.context_length, steps.options.slots))
