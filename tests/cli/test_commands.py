@@ -306,7 +306,7 @@ def test_doctor_on_a_sound_installation(hymt_here: RunHymt, toy: Path) -> None:
     checks = checks_of(done)
     assert list(checks) == [
         "python", "compiler", "processor", "engine", "gpu", "memory", "environment", "configuration", "model", "fit",
-        "data folder", "phrase cache", "network", "terminal",
+        "data folder", "phrase cache", "server", "network", "terminal",
     ]  # fmt: skip
     assert {check["status"] for check in checks.values()} <= {"ok", "warn"}
     assert checks["engine"]["found"].startswith("llama-cpp-python 0.")

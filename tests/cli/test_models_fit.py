@@ -62,6 +62,8 @@ def test_what_does_not_fit_is_status_3_with_the_nearest_thing_that_does(hymt_her
     done = hymt_here("models", "fit", "Hy-MT2-7B:Q8_0")
     assert done.status == 3
     assert "does not fit" in done.text
+    assert " more than is available" in done.text
+    assert "leaves" not in done.text
     assert done.text.splitlines()[-1].startswith("-> `hymt models pull Hy-MT2-1.8B:Q4_K_M` fits here")
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from hymt_local.engine.fit import GIB, MIB, GpuFacts
+from hymt_local.engine.fit import GIB, GpuFacts
 from hymt_local.engine.machine import with_idle_gpus
 from hymt_local.engine.nvidia import query_nvidia
+from hymt_local.engine.options import MIB
 from tests.machines import machine
 
 RTX = GpuFacts("NVIDIA GeForce RTX 3060", 6 * GIB, 5 * GIB)
