@@ -259,9 +259,11 @@ class Application:
         return model.spec.kind != "translation" or path.stat().st_size < TINY_MODEL_BYTES
 
     def _open_inline(self, model: InstalledModel, path: Path, on_progress: Callable[[float], bool]) -> Backend:
+        from hymt_local.engine.machine import probe_machine
         from hymt_local.loading import open_stepping_down
 
-        options = self._fitted_options(model, self.probe_machine())
+        machine = probe_machine(self.paths.models_dir, with_gpus=self.settings.gpu_layers != 0)  # llama.cpp loads here
+        options = self._fitted_options(model, machine)
         return open_stepping_down(path, options, on_progress=on_progress)
 
     def _ordered(self, model: InstalledModel, path: Path, ask_gpus: Callable[[], tuple[GpuFacts, ...]]) -> Orders:

@@ -67,9 +67,8 @@ def run_checks() -> Iterator[Check]:
         yield failed_check("configuration", error)
         return
     yield Check("configuration", "ok", f"{app.paths.config_file}; the catalog has {output.counted(n_models, 'model')}")
-    uses_gpu = app.settings.gpu_layers != 0
-    machine = probe_machine(app.paths.models_dir, with_gpus=runs and uses_gpu)
-    if uses_gpu:
+    machine = app.probe_machine() if runs else probe_machine(app.paths.models_dir, with_gpus=False)
+    if app.settings.gpu_layers != 0:
         machine = with_idle_gpus(machine)
     yield guarded_check("model", lambda: check_model(app, machine))
     yield guarded_check("fit", lambda: check_fit(app, machine))

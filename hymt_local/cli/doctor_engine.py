@@ -172,10 +172,10 @@ def processor_flags(cpu_info: Path = _CPU_INFO) -> frozenset[str]:
 def check_gpu() -> Check:
     """List the GPUs that llama.cpp sees, and those that it could see with another build."""
     from hymt_local.engine.fit import gibibytes
-    from hymt_local.engine.machine import query_gpus
+    from hymt_local.engine.machine import query_gpus_apart
     from hymt_local.engine.nvidia import query_nvidia
 
-    gpus = query_gpus()
+    gpus = query_gpus_apart()
     if gpus:
         named = (f"{gpu.name}, {gibibytes(gpu.free_bytes)} of {gibibytes(gpu.total_bytes)} free" for gpu in gpus)
         return Check("gpu", "ok", "; ".join(named))

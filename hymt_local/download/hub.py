@@ -78,7 +78,7 @@ def look_up(repo: str, revision: str, session: Session) -> RepoListing:
         raise offline_error(host) from error
     except HTTPError as error:
         cause = _root_cause(error)
-        raise TransientFailure(f"{host} {explain(cause)}", answered=False, cut_off=is_cut_off(cause)) from error
+        raise TransientFailure(explain(network.hub, cause), answered=False, cut_off=is_cut_off(cause)) from error
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise DownloadError(f"{host} does not answer as a hub does", hint="check HF_ENDPOINT") from error
     return _listing(repo, decoded, host=host)

@@ -167,8 +167,24 @@ def modelscope_id(repo: str) -> str:
     return f"{_MODELSCOPE_OWNERS.get(owner.lower(), owner)}/{name}"
 
 
-def explain(error: BaseException) -> str:
-    """Return what went wrong on the network, in a clause."""
+def explain(url: str, error: BaseException) -> str:
+    """Return who did not answer, behind which proxy, and how, in a clause."""
+    proxy = _proxy_of(url)
+    behind = f" behind the proxy {proxy}" if proxy else ""
+    return f"{urlsplit(url).hostname or url}{behind} {_what_happened(error)}"
+
+
+def _proxy_of(url: str) -> str | None:
+    """Return host and port of the proxy that the system's settings put before a server; never its password."""
+    parts = urlsplit(url)
+    proxies = urllib.request.getproxies()
+    proxy = proxies.get(parts.scheme) or proxies.get("all")
+    if not proxy or is_loopback(url) or urllib.request.proxy_bypass(parts.hostname or ""):
+        return None
+    return re.sub(r"^[a-z0-9+.-]+://|/.*$", "", _without_password(proxy)).rpartition("@")[2]
+
+
+def _what_happened(error: BaseException) -> str:
     reason = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(reason, TimeoutError):
         return "did not answer in time"

@@ -54,6 +54,7 @@ class RemoteStream:
 
     def __init__(self, session: Session, url: str, *, headers: Mapping[str, str]) -> None:
         self._session = session
+        self._url = url
         self._host = urlsplit(url).hostname or url
         self._items: queue.Queue[ResponseHead | bytes | Exception | None] = queue.Queue(maxsize=_READ_AHEAD)
         self._closed = threading.Event()
@@ -112,9 +113,8 @@ class RemoteStream:
                 )
             ) from error
         if isinstance(error, OSError | HTTPException):
-            raise TransientFailure(
-                f"{self._host} {explain(error)}", answered=self._answered, cut_off=is_cut_off(error)
-            ) from error
+            reason = explain(self._url, error)
+            raise TransientFailure(reason, answered=self._answered, cut_off=is_cut_off(error)) from error
         raise error
 
     def _read(self, send: Callable[[], HTTPResponse]) -> None:

@@ -6,8 +6,11 @@ GPUs are asked for by llama.cpp's own device query, which loads the library: onl
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import json
+import logging
 import os
+import re
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -23,10 +26,16 @@ from hymt_local.engine.nvidia import query_nvidia
 from hymt_local.errors import EngineUnavailableError
 
 _QUERY_S = 60
+_PARTS_WITHOUT_GPU = frozenset({"base", "cpu", "blas"})
+"""Of llama.cpp, by the names of their libraries; all others drive a GPU or something like it."""
+_OTHER_PARTS = ("LLAMA_CPP_LIB_PATH", "GGML_BACKEND_PATH")
+"""Variables that name libraries elsewhere."""
 _PROGRAM = (
     "import sys, json; sys.path[:] = json.loads(sys.argv[1]); "
     "from hymt_local.engine.machine import print_gpus; print_gpus()"
 )
+
+_logger = logging.getLogger(__name__)
 
 _CGROUP_ROOT = Path("/sys/fs/cgroup")
 _OWN_CGROUP = Path("/proc/self/cgroup")
@@ -127,12 +136,36 @@ def query_gpus_apart() -> tuple[GpuFacts, ...]:
     """Return the same, asked in a process of its own: llama.cpp and a driver would stay in this one, or end it."""
     import subprocess
 
+    if not may_drive_gpus():
+        return ()
     arguments = [sys.executable, "-P", "-c", _PROGRAM, json.dumps(sys.path)]
     try:
         done = subprocess.run(arguments, check=True, capture_output=True, timeout=_QUERY_S)
         return msgspec.json.decode(done.stdout, type=tuple[GpuFacts, ...])
-    except (OSError, subprocess.SubprocessError, msgspec.DecodeError):
-        return ()  # as where llama.cpp does not load: the processor is always there
+    except (OSError, subprocess.SubprocessError, msgspec.DecodeError) as error:
+        reason = error if isinstance(error, OSError) else type(error).__name__  # the others' texts repeat the program
+        _logger.warning(
+            "the GPUs of this machine could not be asked for: %s; the processor alone is counted on", reason
+        )
+        return ()
+
+
+def may_drive_gpus(libraries: Path | None = None) -> bool:
+    """Tell by the names of llama.cpp's libraries whether it could drive a GPU; loading them would take half a second.
+
+    Args:
+        libraries: Where they lie; where the package llama_cpp has them when not given.
+    """
+    if libraries is None:
+        if any(os.environ.get(name) for name in _OTHER_PARTS):
+            return True
+        package = importlib.util.find_spec("llama_cpp")
+        if package is None or package.origin is None:
+            return False
+        libraries = Path(package.origin).parent / "lib"
+    found = (re.match(r"(?:lib)?ggml-([a-z]+)", file.name) for file in libraries.glob("*ggml-*"))
+    parts = {match.group(1) for match in found if match}
+    return "cpu" not in parts or not parts <= _PARTS_WITHOUT_GPU  # without it all is in one library
 
 
 def print_gpus() -> None:

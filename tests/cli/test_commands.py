@@ -9,10 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from hymt_local import __version__, installed
 from hymt_local.application import Application
+from hymt_local.catalog import ModelFile, load_catalog
 from hymt_local.cli.demo import SAMPLES
+from hymt_local.cli.models.listing import _catalog_row
 from hymt_local.config import setting_names
 from hymt_local.engine.scripted import ScriptedBackend, cut, open_scripted, reply
 from hymt_local.language import LANGUAGES
@@ -110,6 +113,20 @@ def test_models_list_names_the_catalog_before_anything_is_installed(hymt_here: R
         assert f" {model_id} " in done.text
     assert "echo" not in done.text
     assert "echo" in hymt_here("models", "list", "--all").text
+
+
+@pytest.mark.parametrize(
+    ("sizes", "said"),
+    [
+        ((2_000_000_000,), "2.0 GB "),
+        ((3_000_000_000, 1_000_000_000, 2_000_000_000), "1.0 GB to 3.0 GB "),
+        ((), "convert it yourself"),
+    ],
+)
+def test_the_sizes_of_a_model_are_a_range_where_they_differ(sizes: tuple[int, ...], said: str) -> None:
+    spec = load_catalog().get("Hy-MT2-1.8B")
+    files = tuple(ModelFile(f"Q{size}", f"{size}.gguf", size_bytes=size) for size in sizes)
+    assert f"{_catalog_row(structs.replace(spec, files=files))[3]} ".startswith(said)
 
 
 def test_an_imported_model_is_listed_as_the_default(hymt_here: RunHymt, toy: Path) -> None:
@@ -306,7 +323,7 @@ def test_doctor_on_a_sound_installation(hymt_here: RunHymt, toy: Path) -> None:
     checks = checks_of(done)
     assert list(checks) == [
         "python", "compiler", "processor", "engine", "gpu", "memory", "environment", "configuration", "model", "fit",
-        "data folder", "phrase cache", "network", "terminal",
+        "data folder", "phrase cache", "server", "network", "terminal",
     ]  # fmt: skip
     assert {check["status"] for check in checks.values()} <= {"ok", "warn"}
     assert checks["engine"]["found"].startswith("llama-cpp-python 0.")

@@ -111,12 +111,12 @@ def test_a_missing_compiler_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_gpus_are_listed_with_what_is_free(monkeypatch: pytest.MonkeyPatch) -> None:
     gpus = (GpuFacts("RTX 3060", 6 * GIB, 5 * GIB), GpuFacts("Intel", 2 * GIB, GIB, is_unified=True))
-    monkeypatch.setattr(machine_module, "query_gpus", lambda: gpus)
+    monkeypatch.setattr(machine_module, "query_gpus_apart", lambda: gpus)
     assert check_gpu().found == "RTX 3060, 5.0 GiB of 6.0 GiB free; Intel, 1.0 GiB of 2.0 GiB free"
 
 
 def test_a_gpu_that_lies_idle_is_a_warning_with_the_build_to_make(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(machine_module, "query_gpus", lambda: ())
+    monkeypatch.setattr(machine_module, "query_gpus_apart", lambda: ())
     monkeypatch.setattr("hymt_local.engine.nvidia.query_nvidia", lambda: ())
     monkeypatch.setattr(doctor_engine, "has_nvidia", lambda: True)
     assert check_gpu().status == "warn"
@@ -127,7 +127,7 @@ def test_what_an_idle_gpu_would_bring_is_told(hymt_here: RunHymt, monkeypatch: p
     gpus = (GpuFacts("RTX 3060", 6 * GIB, 5 * GIB + GIB // 2),)
     monkeypatch.setattr("hymt_local.engine.nvidia.query_nvidia", lambda: gpus)
     monkeypatch.setattr(machine_module, "query_nvidia", lambda: gpus)
-    monkeypatch.setattr(machine_module, "query_gpus", lambda: ())
+    monkeypatch.setattr(machine_module, "query_gpus_apart", lambda: ())
     checks = checks_of(hymt_here)
     assert checks["gpu"]["found"] == ("RTX 3060 with 5.5 GiB free: the engine is built without CUDA and cannot use it")
     assert "-DGGML_CUDA=on" in checks["gpu"]["fix"]

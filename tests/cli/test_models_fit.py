@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hymt_local.application import Application
+from hymt_local.engine import machine as machine_module
 from hymt_local.engine.fit import MachineFacts
 from tests.cli.conftest import Completed, RunHymt
 from tests.machines import machine
@@ -21,6 +22,7 @@ def simulated(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     def simulate(facts: MachineFacts) -> None:
         monkeypatch.setattr(Application, "probe_machine", lambda self: facts)
+        monkeypatch.setattr(machine_module, "probe_machine", lambda *_, **__: facts)  # asked where a model is loaded
 
     return simulate
 
@@ -60,7 +62,9 @@ def test_what_does_not_fit_is_status_3_with_the_nearest_thing_that_does(hymt_her
     done = hymt_here("models", "fit", "Hy-MT2-7B:Q8_0")
     assert done.status == 3
     assert "does not fit" in done.text
-    assert done.text.splitlines()[-1].startswith("-> `hymt models pull Hy-MT2-1.8B:Q6_K` fits here")
+    assert " more than is available" in done.text
+    assert "leaves" not in done.text
+    assert done.text.splitlines()[-1].startswith("-> `hymt models pull Hy-MT2-1.8B:Q4_K_M` fits here")
 
 
 def test_the_json_has_machine_plan_and_recommendation(hymt_here: RunHymt, simulated: Any) -> None:

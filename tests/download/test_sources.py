@@ -14,7 +14,7 @@ import pytest
 
 from hymt_local.catalog import ModelFile, ModelSpec, load_catalog
 from hymt_local.download import DownloadError, RemoteFile, fetch_file, fetch_model
-from hymt_local.download.network import Network, is_loopback
+from hymt_local.download.network import Network, explain, is_loopback
 from hymt_local.download.session import Session, open_session
 from hymt_local.errors import CancelledError, ConfigError, ModelNotFoundError, UnsupportedModelError
 from tests.download.conftest import FakeClock
@@ -285,6 +285,25 @@ def test_a_proxy_is_used_for_other_machines(
     assert fetch_file(entry, folder, environ=environ).read_bytes() == CONTENT
     assert hub.requests[0].path == f"http://hub.example/{REPO}/resolve/{COMMIT}/model.gguf"
     assert hub.requests[0].authorization is None
+
+
+@pytest.mark.parametrize("proxy", [NOBODY, NOBODY.replace("//", "//me:s3cret@"), f"{NOBODY}/"])
+def test_a_proxy_that_does_not_answer_is_named_without_its_password(
+    entry: RemoteFile,
+    folder: Path,
+    environ: dict[str, str],
+    monkeypatch: pytest.MonkeyPatch,
+    clock: FakeClock,
+    proxy: str,
+) -> None:
+    monkeypatch.setenv("http_proxy", proxy)
+    environ |= {"HF_ENDPOINT": "http://hub.example"}
+    host = NOBODY.removeprefix("http://")
+    with pytest.raises(DownloadError) as caught:
+        fetch_file(entry, folder, environ=environ, patience=clock.patience())
+    assert caught.value.message.startswith(f"hub.example behind the proxy {host} cannot be reached (")
+    monkeypatch.setenv("no_proxy", "hub.example")
+    assert explain("http://hub.example/a", OSError(1, "why")) == "hub.example cannot be reached (why)"
 
 
 def test_no_proxy_stands_between_this_machine_and_itself(

@@ -20,6 +20,7 @@ from tests.download.conftest import Events, FakeClock
 from tests.download.fake_hub import FakeHub, Reply
 
 CONTENT = random.Random(1).randbytes(300_000)
+MIB = 1 << 20
 REPO = "owner/model"
 
 
@@ -89,6 +90,15 @@ def test_resumes_by_range_after_each_cut(hub: FakeHub, fetch: Fetch) -> None:
     hub.cuts.extend([100_000, 100_000])
     assert fetch().read_bytes() == CONTENT
     assert [request.range for request in hub.transfers] == [None, "bytes=100000-", "bytes=200000-"]
+    assert fetch.clock.waits == []
+
+
+def test_a_large_file_is_continued_at_the_very_byte_and_fetched_once(hub: FakeHub, fetch: Fetch) -> None:
+    content = random.Random(0).randbytes(32 * MIB)
+    fetch.entry = hub.add(REPO, "model.gguf", content)
+    hub.cuts.extend([5 * MIB, 20 * MIB + 1])
+    assert fetch().read_bytes() == content
+    assert [request.range for request in hub.transfers] == [None, f"bytes={5 * MIB}-", f"bytes={25 * MIB + 1}-"]
     assert fetch.clock.waits == []
 
 

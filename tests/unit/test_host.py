@@ -413,6 +413,7 @@ def test_without_an_interpreter_to_start_the_error_says_what_to_do(monkeypatch: 
         (-signal.SIGILL, (), EngineStoppedError, "instruction that this processor does not have"),
         (-signal.SIGABRT, ("a.c:7: GGML_ASSERT(n > 0) failed", "0x12"), EngineStoppedError, "GGML_ASSERT"),
         (-signal.SIGABRT, ("ggml_aligned_malloc: failed to allocate 8 MB",), EngineMemoryError, "no more memory"),
+        (-signal.SIGABRT, ("CUDA error: out of memory", "x.cu:1: CUDA error"), EngineMemoryError, "no more memory"),
         (-signal.SIGTERM, (), EngineStoppedError, f"signal {signal.SIGTERM.value}"),
         (1, ("ImportError: libgomp",), EngineStoppedError, "ImportError: libgomp"),
     ],

@@ -16,6 +16,7 @@ from hymt_local.engine.machine import (
     MemoryLimit,
     container_limit,
     free_disk_bytes,
+    may_drive_gpus,
     probe_machine,
     query_gpus,
     query_gpus_apart,
@@ -149,10 +150,50 @@ def test_without_a_way_to_ask_there_is_no_gpu(monkeypatch: pytest.MonkeyPatch, c
     assert query_gpus() == ()
 
 
+@pytest.fixture
+def with_gpu_build(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A build that may have parts for GPUs, so that it has to be asked."""
+    monkeypatch.setenv("GGML_BACKEND_PATH", str(tmp_path))
+
+
+@pytest.mark.usefixtures("with_gpu_build")
 def test_gpus_are_asked_for_in_a_process_that_ends_and_answers_the_same() -> None:
     assert query_gpus_apart() == query_gpus()
 
 
-def test_an_interpreter_that_cannot_answer_means_no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", "/bin/false")
+@pytest.mark.usefixtures("with_gpu_build")
+@pytest.mark.parametrize("interpreter", ["/bin/false", "/bin/true", "/not/there"])
+def test_an_interpreter_that_cannot_answer_means_no_gpu_and_is_told(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, interpreter: str
+) -> None:
+    monkeypatch.setattr(sys, "executable", interpreter)
     assert query_gpus_apart() == ()
+    assert "could not be asked for" in caplog.text
+    assert "import" not in caplog.text  # the program's text is nobody's business
+
+
+def test_a_build_for_the_processor_alone_is_not_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    if may_drive_gpus():
+        pytest.skip("llama.cpp is built for GPUs here")
+    monkeypatch.setattr("subprocess.run", None)
+    assert query_gpus_apart() == ()
+
+
+@pytest.mark.parametrize(
+    ("names", "may"),
+    [
+        ("libggml.so libggml-base.so libggml-cpu.so libllama.so", False),
+        ("libggml-base.0.25.dylib libggml-cpu.dylib libggml-blas.dylib", False),
+        ("libggml-base.dylib libggml-cpu.dylib libggml-metal.dylib", True),
+        ("ggml.dll ggml-base.dll ggml-cpu-haswell.dll", False),
+        ("ggml-base.dll ggml-cpu-haswell.dll ggml-cuda.dll", True),
+        ("libggml-base.so libggml-cpu.so libggml-vulkan.so", True),
+        ("libggml-base.so libggml-cpu.so libggml-hip.so.1", True),
+        ("libllama.so", True),  # all in one: nobody can tell
+        ("", True),
+    ],
+)
+def test_the_libraries_tell_whether_a_gpu_could_be_driven(tmp_path: Path, names: str, may: bool) -> None:
+    for name in names.split():
+        (tmp_path / name).touch()
+    assert may_drive_gpus(tmp_path) is may

@@ -173,11 +173,19 @@ def _facts(fit: FitPlan) -> list[tuple[str, str]]:
         ("KV cache", f"{gibibytes(fit.kv_bytes)} for {fit.context_length} tokens in {fit.kv_type}"),
         ("intermediate results", f"{gibibytes(fit.compute_bytes)} for batches of {fit.micro_batch} tokens"),
         ("program and vocabulary", gibibytes(fit.program_bytes)),
-        ("main memory", f"{gibibytes(fit.ram_bytes)}, leaves {gibibytes(fit.headroom_bytes)}"),
+        ("main memory", f"{gibibytes(fit.ram_bytes)}, {_rest(fit.headroom_bytes)}"),
         ("GPU memory", f"{gibibytes(fit.vram_bytes)} for {fit.gpu_layers} of {fit.n_layers} layers"),
         ("at once", f"{output.counted(fit.n_slots, 'text')}, {output.counted(fit.threads, 'thread')}"),
         ("speed", f"about {fit.tokens_per_s:.0f} tokens/s"),
     ]
+
+
+def _rest(headroom_bytes: int) -> str:
+    from hymt_local.engine.fit import gibibytes
+
+    if headroom_bytes < 0:
+        return f"{gibibytes(-headroom_bytes)} more than is available"
+    return f"leaves {gibibytes(headroom_bytes)}"
 
 
 def _row(candidate: Candidate, best: Candidate | None) -> tuple[str, ...]:

@@ -60,8 +60,8 @@ def _installed_row(model: InstalledModel, default: str | None) -> tuple[str, ...
 
 def _catalog_row(spec: ModelSpec) -> tuple[str, ...]:
     usable = [file for file in spec.files if file.supported]
-    sizes = [file.size_bytes for file in usable if file.size_bytes]
-    span = f"{size_text(min(sizes))} to {size_text(max(sizes))}" if sizes else "convert it yourself"
+    sizes = sorted({file.size_bytes for file in usable if file.size_bytes})
+    span = " to ".join(size_text(size) for size in sizes[:1] + sizes[1:][-1:]) or "convert it yourself"
     names = ", ".join(file.quantization for file in usable) or "none published"
     return (" ", spec.id, names, span, spec.licence.id)
 
