@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -153,8 +153,26 @@ def _register(plan: ConversionPlan, report: ConversionReport, store: ModelStore,
     for file in report.files:
         if file.path in unsound:
             continue
-        refs[file.path] = store.import_file(file.path, as_id=spec.id, on_progress=bar.show_hashing).ref
+        record = _record(plan, report, file.path)
+        installed = store.import_file(file.path, as_id=spec.id, conversion=record, on_progress=bar.show_hashing)
+        refs[file.path] = installed.ref
     return refs
+
+
+def _record(plan: ConversionPlan, report: ConversionReport, path: Path) -> dict[str, Any]:
+    """Return what the manifest of a file keeps of its conversion."""
+    from hymt_local import __version__
+
+    verified = next((each.table() for each in report.verifications if each.path == path), None)
+    measured = next((each.table() for each in report.qualities if each.path == path), None)
+    matrix = report.imatrix or plan.request.imatrix_file
+    return {
+        "converted_by": f"hymt-local {__version__}",
+        "source": str(plan.origin) or None,
+        "imatrix": matrix.name if matrix is not None else None,
+        "verification": verified,
+        "quality": measured,
+    }
 
 
 def _show_notes(plan: ConversionPlan, *, has_shown_licence: bool) -> None:
@@ -238,19 +256,33 @@ def _print(table: dict[str, object], *, as_json: bool) -> None:
 
 
 def _lines(table: dict[str, object]) -> Iterable[str]:
-    for key, value in table.items():
-        if key == "files" and isinstance(value, list):
-            for file in value:
-                yield _file_line(file)
-        elif key == "quality" and isinstance(value, list):
-            yield from quality_lines(value)
-        elif value is not None and key not in ("sound", "verification", "expected_s"):
-            yield f"{key}: {value}"
+    hidden = ("files", "quality", "verification", "expected_s")
+    values = {_label(key): _shown(key, table[key]) for key in table if key not in hidden and table[key] is not None}
+    width = max(map(len, values), default=0)
+    files = cast("list[Any]", table.get("files", []))
+    yield from (_file_line(file) for file in files if not isinstance(file, str))
+    yield from quality_lines(cast("list[Any]", table.get("quality", [])))
+    yield from (f"{label + ':':<{width + 1}} {text}" for label, text in values.items())
+    yield from (f"{'file:':<{width + 1}} {file}" for file in files if isinstance(file, str))
+
+
+def _label(key: str) -> str:
+    return key.removesuffix("_bytes").removesuffix("_s")
+
+
+def _shown(key: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {item}" for name, item in value.items())
+    if isinstance(value, int) and key.endswith("_bytes"):
+        return f"{value / 1e9:.2f} GB"
+    if isinstance(value, float):
+        return f"{value:.1f} s" if key.endswith("_s") else f"{value:.10g}"
+    return str(value)
 
 
 def _file_line(file: Any) -> str:
-    if isinstance(file, str):
-        return f"file: {file}"
     usage = f"  hymt -m {file['model']}" if file["model"] else ""
     return f"{file['path']}  {file['quantization']}  {file['size_bytes'] / 1e6:.1f} MB{usage}"
 
