@@ -56,7 +56,17 @@ def write_matrices(programs: Path, source: Path, folder: Path) -> tuple[Path, Pa
     size, number = str(CHUNK_TOKENS), str(N_CHUNKS)
     options = ["-c", size, "-b", size, "-ub", size, "--chunks", number, "--no-ppl", "-fa", "off"]
     precise = ["-ctk", "f32", "-ctv", "f32"]
-    command = [programs / "llama-imatrix", "-m", source, "-f", "text.txt", "-o", theirs, *options, *precise]
+    command: list[str | Path] = [
+        programs / "llama-imatrix",
+        "-m",
+        source,
+        "-f",
+        "text.txt",
+        "-o",
+        theirs,
+        *options,
+        *precise,
+    ]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     return ours, theirs
 
@@ -102,7 +112,7 @@ def compare(programs: Path, source: Path, folder: Path, kind: str, *, rule: str 
     ours, theirs = folder / "ours.gguf", folder / "theirs.gguf"
     rules = (tensor_type_rule(rule),) if rule else ()
     options = [*(["--imatrix", matrix.name] if matrix else []), *(["--tensor-type", rule] if rule else [])]
-    command = [programs / "llama-quantize", *options, source, theirs, kind]
+    command: list[str | Path] = [programs / "llama-quantize", *options, source, theirs, kind]
     subprocess.run(command, cwd=folder, check=True, capture_output=True)
     quantize_file(source, ours, kind, imatrix=matrix, rules=rules)
     unequal = list(unequal_tensors(ours, theirs))

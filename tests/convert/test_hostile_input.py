@@ -114,7 +114,7 @@ def _negative_id(folder: Path) -> None:
 
 
 def _empty(name: str) -> Callable[[Path], None]:
-    return lambda folder: (folder / name).write_bytes(b"") and None
+    return lambda folder: os.truncate(folder / name, 0) if (folder / name).exists() else (folder / name).touch()
 
 
 def _settings(**changes: object) -> Callable[[Path], None]:
@@ -164,8 +164,10 @@ def test_a_checkpoint_that_means_harm_is_one_error_and_leaves_nothing(
     damage(folder)
     output = tmp_path / "output"
     status = main([str(folder), "-q", "F16", "-q", "Q8_0", "-o", str(output), "--no-verify"])
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    spoken = capsys.readouterr().err.splitlines()
+    lines = [line for line in spoken if line.startswith("error: ")]
     assert status == 3
+    assert spoken[-1].startswith("hint: ")
     assert len(lines) == 1
     assert message in lines[0]
     assert "internal error" not in lines[0]
