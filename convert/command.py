@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hymt_convert.conversion import ConversionPlan, ConversionReport
     from hymt_convert.progress_bar import ProgressBar
     from hymt_convert.source import HubSource, LocalSource
-    from hymt_local.catalog import ModelSpec
+    from hymt_local.catalog import Catalog, ModelSpec
     from hymt_local.installed import ModelStore
     from hymt_local.paths import Paths
 
@@ -108,7 +108,7 @@ def _run(
     named = parse_source(source, catalog)
     if isinstance(named, HubSource) and named.spec is not None:
         _show_licence(named.spec)
-    folder = _obtain(named, paths, bar, offline=dry_run)
+    folder = _obtain(named, paths, bar, catalog=catalog, offline=dry_run)
     if isinstance(named, HubSource) and not find_origin(folder).repository:
         source_id = source_id or str(named.origin)
     target = paths.models_dir if output_folder is None else output_folder
@@ -130,14 +130,23 @@ def _run(
     return _report_table(report, refs)
 
 
-def _obtain(named: LocalSource | HubSource, paths: Paths, bar: ProgressBar, *, offline: bool) -> Path:
-    from hymt_convert.source import LocalSource, fetch
+def _obtain(named: LocalSource | HubSource, paths: Paths, bar: ProgressBar, *, catalog: Catalog, offline: bool) -> Path:
+    from hymt_convert.source import LocalSource, check_spelling, fetch
+    from hymt_local.errors import DownloadError
 
     if isinstance(named, LocalSource):
+        check_spelling(named, catalog)
         return named.folder
-    folder = fetch(
-        named, paths.cache_dir / "checkpoints", environ=os.environ, offline=offline, on_progress=bar.show_download
-    )
+    target = paths.cache_dir / "checkpoints"
+    try:
+        folder = fetch(named, target, environ=os.environ, offline=offline, on_progress=bar.show_download)
+    except DownloadError as error:
+        if not offline:
+            raise
+        raise DownloadError(
+            f"{named.origin} is not on this machine, and --dry-run fetches nothing ({error.message})",
+            hint="Give a folder, or leave --dry-run out.",
+        ) from error
     _note(f"the checkpoint is in {folder}; delete it when you no longer need it")
     return folder
 

@@ -294,6 +294,22 @@ def test_a_source_that_is_nothing_says_what_it_could_be(paths: Paths, capsys: py
     assert "does not exist\nhint: Give the folder that holds config.json" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("text", ["Hunyuan-MT-8B", "hunyuan-mt-7b-", "HunyuanMT-7B", "tencent/Hunyuan-MT-7B@"])
+def test_a_misspelt_model_is_guessed(paths: Paths, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    assert main([text]) == 3
+    assert f"error: {text} does not exist\nhint: Did you mean " in capsys.readouterr().err
+
+
+def test_a_dry_run_of_what_is_not_here_says_so(
+    real_hub: fake_hub.FakeHub, paths: Paths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "https://hub.invalid")
+    assert main(["Hunyuan-MT-7B", "--dry-run"]) == 3
+    error, hint = capsys.readouterr().err.splitlines()[-2:]
+    assert error.startswith("error: tencent/Hunyuan-MT-7B is not on this machine, and --dry-run fetches nothing")
+    assert hint == "hint: Give a folder, or leave --dry-run out."
+
+
 class Killed(BaseException):
     """Stands in for a kill."""
 
