@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -99,7 +100,7 @@ def report_lines(report: VerifyReport) -> list[str]:
     lines = [f"{report.path}  {report.model_id or 'unknown model'}  {report.quantization}"]
     lines += [f"  {check.outcome:<8} {check.name:<12} {check.message}" for check in report.checks]
     if report.is_repairable:
-        lines.append(f"  `hymt convert repair {report.path.name}` repairs the header")
+        lines.append(f"  `hymt convert repair {shlex.quote(str(report.path))}` repairs the header")
     return lines
 
 
