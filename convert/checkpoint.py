@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from hymt_convert.safetensors_file import CheckpointTensor, read_tensors
+from hymt_convert.safetensors_file import UNREADABLE, CheckpointTensor, read_tensors
 from hymt_local.errors import ModelFileError, UnsupportedModelError
 
 INDEX_NAME = "model.safetensors.index.json"
@@ -148,7 +148,7 @@ def read_bytes(folder: Path, name: str) -> bytes | None:
             raise ModelFileError(f"{name} has {path.stat().st_size} bytes: more than any tokenizer or configuration")
         return path.read_bytes()
     except OSError as error:
-        raise ModelFileError(f"cannot read {name}: {error.strerror or error}") from error
+        raise ModelFileError(f"cannot read {name}: {error.strerror or error}", hint=UNREADABLE) from error
 
 
 def read_json(folder: Path, name: str) -> Mapping[str, object] | None:

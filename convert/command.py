@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hymt_convert.conversion import ConversionPlan, ConversionReport
     from hymt_convert.progress_bar import ProgressBar
     from hymt_convert.source import HubSource, LocalSource
-    from hymt_local.catalog import ModelSpec
+    from hymt_local.catalog import Catalog, ModelSpec
     from hymt_local.installed import ModelStore
     from hymt_local.paths import Paths
 
@@ -108,7 +108,7 @@ def _run(
     named = parse_source(source, catalog)
     if isinstance(named, HubSource) and named.spec is not None:
         _show_licence(named.spec)
-    folder = _obtain(named, paths, bar, offline=dry_run)
+    folder = _obtain(named, paths, bar, catalog=catalog, offline=dry_run)
     if isinstance(named, HubSource) and not find_origin(folder).repository:
         source_id = source_id or str(named.origin)
     target = paths.models_dir if output_folder is None else output_folder
@@ -130,14 +130,23 @@ def _run(
     return _report_table(report, refs)
 
 
-def _obtain(named: LocalSource | HubSource, paths: Paths, bar: ProgressBar, *, offline: bool) -> Path:
-    from hymt_convert.source import LocalSource, fetch
+def _obtain(named: LocalSource | HubSource, paths: Paths, bar: ProgressBar, *, catalog: Catalog, offline: bool) -> Path:
+    from hymt_convert.source import LocalSource, check_spelling, fetch
+    from hymt_local.errors import DownloadError
 
     if isinstance(named, LocalSource):
+        check_spelling(named, catalog)
         return named.folder
-    folder = fetch(
-        named, paths.cache_dir / "checkpoints", environ=os.environ, offline=offline, on_progress=bar.show_download
-    )
+    target = paths.cache_dir / "checkpoints"
+    try:
+        folder = fetch(named, target, environ=os.environ, offline=offline, on_progress=bar.show_download)
+    except DownloadError as error:
+        if not offline:
+            raise
+        raise DownloadError(
+            f"{named.origin} is not on this machine, and --dry-run fetches nothing ({error.message})",
+            hint="Give a folder, or leave --dry-run out.",
+        ) from error
     _note(f"the checkpoint is in {folder}; delete it when you no longer need it")
     return folder
 
@@ -153,8 +162,26 @@ def _register(plan: ConversionPlan, report: ConversionReport, store: ModelStore,
     for file in report.files:
         if file.path in unsound:
             continue
-        refs[file.path] = store.import_file(file.path, as_id=spec.id, on_progress=bar.show_hashing).ref
+        record = _record(plan, report, file.path)
+        installed = store.import_file(file.path, as_id=spec.id, conversion=record, on_progress=bar.show_hashing)
+        refs[file.path] = installed.ref
     return refs
+
+
+def _record(plan: ConversionPlan, report: ConversionReport, path: Path) -> dict[str, Any]:
+    """Return what the manifest of a file keeps of its conversion."""
+    from hymt_local import __version__
+
+    verified = next((each.table() for each in report.verifications if each.path == path), None)
+    measured = next((each.table() for each in report.qualities if each.path == path), None)
+    matrix = report.imatrix or plan.request.imatrix_file
+    return {
+        "converted_by": f"hymt-local {__version__}",
+        "source": str(plan.origin) or None,
+        "imatrix": matrix.name if matrix is not None else None,
+        "verification": verified,
+        "quality": measured,
+    }
 
 
 def _show_notes(plan: ConversionPlan, *, has_shown_licence: bool) -> None:
@@ -238,19 +265,33 @@ def _print(table: dict[str, object], *, as_json: bool) -> None:
 
 
 def _lines(table: dict[str, object]) -> Iterable[str]:
-    for key, value in table.items():
-        if key == "files" and isinstance(value, list):
-            for file in value:
-                yield _file_line(file)
-        elif key == "quality" and isinstance(value, list):
-            yield from quality_lines(value)
-        elif value is not None and key not in ("sound", "verification", "expected_s"):
-            yield f"{key}: {value}"
+    hidden = ("files", "quality", "verification", "expected_s")
+    values = {_label(key): _shown(key, table[key]) for key in table if key not in hidden and table[key] is not None}
+    width = max(map(len, values), default=0)
+    files = cast("list[Any]", table.get("files", []))
+    yield from (_file_line(file) for file in files if not isinstance(file, str))
+    yield from quality_lines(cast("list[Any]", table.get("quality", [])))
+    yield from (f"{label + ':':<{width + 1}} {text}" for label, text in values.items())
+    yield from (f"{'file:':<{width + 1}} {file}" for file in files if isinstance(file, str))
+
+
+def _label(key: str) -> str:
+    return key.removesuffix("_bytes").removesuffix("_s")
+
+
+def _shown(key: str, value: object) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {item}" for name, item in value.items())
+    if isinstance(value, int) and key.endswith("_bytes"):
+        return f"{value / 1e9:.2f} GB"
+    if isinstance(value, float):
+        return f"{value:.1f} s" if key.endswith("_s") else f"{value:.10g}"
+    return str(value)
 
 
 def _file_line(file: Any) -> str:
-    if isinstance(file, str):
-        return f"file: {file}"
     usage = f"  hymt -m {file['model']}" if file["model"] else ""
     return f"{file['path']}  {file['quantization']}  {file['size_bytes'] / 1e6:.1f} MB{usage}"
 

@@ -40,12 +40,17 @@ from hymt_convert.vocabulary import Vocabulary, read_vocabulary
 from hymt_convert.workspace import IMATRIX_STATE, Workspace, open_workspace, written_bytes
 from hymt_local import __version__
 from hymt_local.catalog import Catalog
-from hymt_local.errors import StoreError, UsageError
+from hymt_local.errors import ModelError, ModelFileError, StoreError, UnsupportedModelError, UsageError
 
 _BITS_PER_WEIGHT = {"Q8": 8.5, "Q6": 6.6, "Q5": 6.0, "Q4": 5.0, "IQ4": 4.6, "MXFP4": 4.5, "NVFP4": 4.6}
 """Upper estimates for the disk-space check; other types count as 4 bits."""
 _MODIFIED = "(modified: names and number formats of the tensors)"
 """The licences of the first two generations want changed files to say so."""
+_NEXT_STEPS: Mapping[type[ModelError], str] = {
+    ModelFileError: "The checkpoint is damaged, or its files are of different models: download it again.",
+    UnsupportedModelError: "Only checkpoints that are built like the published ones can be converted faithfully.",
+}
+"""Of errors that have no better one."""
 _LOSSLESS: Mapping[frozenset[str], FloatType] = {frozenset({"BF16"}): "BF16", frozenset({"F16"}): "F16"}
 
 
@@ -162,6 +167,14 @@ def plan_conversion(request: ConversionRequest) -> ConversionPlan:
         UnsupportedModelError: it cannot be converted faithfully.
         ValueError: `extra` overrules a key of the model.
     """
+    try:
+        return _plan(request)
+    except ModelError as error:
+        error.hint = error.hint or _NEXT_STEPS.get(type(error), "")
+        raise
+
+
+def _plan(request: ConversionRequest) -> ConversionPlan:
     quantizations = type_names(request.quantizations, with_imatrix=request.imatrix or request.imatrix_file is not None)
     origin = Origin.parse(request.source_id) if request.source_id else find_origin(request.source)
     folder_name = request.source.resolve().name
@@ -307,7 +320,9 @@ def type_names(given: Sequence[str], *, with_imatrix: bool) -> tuple[str, ...]:
 
 def _check_quantizing(request: ConversionRequest, model: ModelPlan) -> None:
     if request.imatrix and request.imatrix_file is not None:
-        raise UsageError("an importance matrix is either computed or given, not both")
+        raise UsageError(
+            "an importance matrix is either computed or given, not both", hint="Leave --imatrix or --imatrix-file out."
+        )
     check_rules(request.rules, (tensor.name for tensor in model.tensors if len(tensor.shape) > 1))
     if request.imatrix_file is not None:
         read_imatrix(request.imatrix_file).check_fits({tensor.name: tensor.shape for tensor in model.tensors})

@@ -5,6 +5,7 @@ Nothing is guessed from a name alone: a checkpoint that is only called like a kn
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -12,8 +13,9 @@ from dataclasses import dataclass, replace
 from hymt_convert.architectures import MetadataValue, ModelPlan
 from hymt_convert.chat_templates import CHAT_TEMPLATES, template_fault
 from hymt_convert.vocabulary import ExpectedTokens, Vocabulary
-from hymt_local.catalog import Catalog, ChatForm, ModelSpec
+from hymt_local.catalog import Catalog, ChatForm, ModelSpec, load_catalog
 from hymt_local.errors import ModelFileError
+from hymt_local.paths import Paths
 
 PADDING_ROWS = 512
 """By so many rows at most may an embedding exceed the vocabulary, to be divisible by what its training wanted."""
@@ -72,6 +74,16 @@ def identify(
     if difference:
         return Identity(None, (f"it is called like {spec.id}, but is another model: {difference}",))
     return Identity(spec)
+
+
+def user_catalog() -> Catalog:
+    """Return the packaged catalog with the user's models laid over it.
+
+    Raises:
+        ConfigError: the user's file breaks a rule.
+    """
+    paths = Paths.from_environment(os.environ)
+    return load_catalog(paths.catalog_file)
 
 
 def find_by_name(catalog: Catalog, names: Sequence[str]) -> ModelSpec | None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from hymt_convert.gguf_writer import replacing
 from hymt_convert.verify import read_file_facts
-from hymt_local.errors import EngineError, EngineUnavailableError, UnsupportedModelError, UsageError
+from hymt_local.errors import EngineError, EngineUnavailableError, StoreError, UnsupportedModelError, UsageError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,6 +47,8 @@ TENSOR_TYPES: Mapping[str, int] = {
 _MAIN_TENSOR_TYPES = {"IQ2_S": "IQ2_XS", "IQ2_M": "IQ2_S", "IQ3_XS": "IQ3_S", "IQ3_M": "IQ3_S", "MXFP4_MOE": "MXFP4"}
 _PROGRESS = re.compile(rb"\[ *(\d+)/ *(\d+)\]")
 _FAILURE = re.compile(r"failed to quantize: (.+)")
+_UNWRITTEN = "iostream error"
+"""What C++ says when it could not write."""
 _EXIT_UNAVAILABLE = 97
 _LOG_LINES = 40
 _LONGEST_VALUE_BYTES = 127
@@ -163,7 +165,7 @@ def quantize_file(
         UnsupportedModelError: no matrix has the type asked for.
         ModelFileError: the importance matrix is damaged or belongs to another model.
         UsageError: a rule fits no matrix.
-        StoreError: the target cannot be written.
+        StoreError: the target cannot be written, or the disk is full.
     """
     facts = read_file_facts(source)
     check_rules(rules, (name for name, shape in facts.tensor_shapes.items() if len(shape) > 1))
@@ -206,8 +208,14 @@ def _run_child(command: list[str], quantization: str, on_step: OnStep | None) ->
     if child.returncode == _EXIT_UNAVAILABLE:
         raise EngineUnavailableError(f"llama-cpp-python cannot be loaded: {log[-1]}", hint="Install hymt-local again.")
     if child.returncode != 0:
+        reason = _last_words(log, child.returncode)
+        if _UNWRITTEN in reason:
+            raise StoreError(
+                f"llama.cpp cannot write {quantization}: the disk is full or failing ({reason})",
+                hint="Free some space or choose another folder with -o.",
+            )
         raise EngineError(
-            f"llama.cpp could not quantize to {quantization}: {_last_words(log, child.returncode)}",
+            f"llama.cpp could not quantize to {quantization}: {reason}",
             hint="Q8_0 works for every model.",
         )
 

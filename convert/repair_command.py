@@ -49,15 +49,15 @@ def repair_command(
     A file that is registered is another one afterwards: register it again with `hymt models import`.
     """
     from hymt_convert.header_faults import BOS, EOS, TEMPLATE, find_faults, identify
+    from hymt_convert.known_models import user_catalog
     from hymt_convert.repair import RepairReport, recover, repair_file
-    from hymt_local.catalog import load_catalog
     from hymt_local.engine.gguf_file import read_header
     from hymt_local.engine.gguf_support import check_supported
 
     recover(file.resolve())
     header = read_header(file)
     check_supported(header)
-    catalog = load_catalog()
+    catalog = user_catalog()
     faults = find_faults(header, catalog.get(as_id) if as_id else identify(header, catalog))
     changes: dict[str, HeaderValue | None] = {key: value for fault in faults for key, value in fault.changes.items()}
     changes |= {key: _token(header, text) for key, text in ((EOS, eos), (BOS, bos)) if text is not None}

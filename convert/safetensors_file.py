@@ -30,6 +30,7 @@ ITEM_BYTES = {
     "F64": 8, "I64": 8, "U64": 8, "F32": 4, "I32": 4, "U32": 4, "F16": 2, "BF16": 2, "I16": 2, "U16": 2,
     "I8": 1, "U8": 1, "BOOL": 1, "F8_E4M3": 1, "F8_E5M2": 1, "F8_E8M0": 1, "F8_E4M3FNUZ": 1, "F8_E5M2FNUZ": 1,
 }  # fmt: skip
+UNREADABLE = "Check the permissions of the checkpoint's folder and files, and the disk."
 READABLE = ("F32", "F16", "BF16")
 """Element types that are weights; the others are known only so that their sizes can be checked."""
 
@@ -72,7 +73,7 @@ class CheckpointTensor:
         try:
             block = file.read(length)
         except OSError as error:
-            raise ModelFileError(f"cannot read {self.path.name}: {error.strerror or error}") from error
+            raise ModelFileError(f"cannot read {self.path.name}: {error.strerror or error}", hint=UNREADABLE) from error
         if len(block) != length:
             raise ModelFileError(f"{self.path.name} ended inside tensor {self.name}", hint="Download it again.")
         return block
@@ -122,7 +123,7 @@ def read_tensors(path: Path) -> dict[str, CheckpointTensor]:
         with path.open("rb") as file:
             header, data_offset = _read_header(file, path, size_bytes)
     except OSError as error:
-        raise ModelFileError(f"cannot read {path.name}: {error.strerror or error}") from error
+        raise ModelFileError(f"cannot read {path.name}: {error.strerror or error}", hint=UNREADABLE) from error
     header.pop("__metadata__", None)
     tensors = {name: _entry(path, name, entry, data_offset=data_offset) for name, entry in header.items()}
     _check_extent(path, tensors, size_bytes=size_bytes)

@@ -5,6 +5,7 @@ Nothing is fetched before `fetch` is called; that, and only that, may use the ne
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from hymt_convert.architectures import get_architecture
 from hymt_convert.checkpoint import Origin, read_configuration
 from hymt_convert.known_models import find_by_name, names_quantized_weights
 from hymt_local.catalog import Catalog, ModelSpec
-from hymt_local.errors import UnsupportedModelError
+from hymt_local.errors import ModelFileError, UnsupportedModelError
 
 if TYPE_CHECKING:
     from hymt_local.download import DownloadEvent
@@ -55,6 +56,19 @@ def parse_source(text: str, catalog: Catalog) -> LocalSource | HubSource:
     if match is None:
         return LocalSource(Path(text))
     return _hub_source(Origin(match[1], match[2]), catalog)
+
+
+def check_spelling(source: LocalSource, catalog: Catalog) -> None:
+    """Refuse a folder that does not exist when it is spelled almost like a model.
+
+    Raises:
+        ModelFileError: with the id that may be meant.
+    """
+    name, _, _ = str(source.folder).partition("@")
+    ids = {name.lower(): name for spec in catalog.models if spec.repo for name in (spec.id, spec.repo)}
+    near = difflib.get_close_matches(name.lower(), ids, n=1, cutoff=0.8)
+    if near and not source.folder.exists():
+        raise ModelFileError(f"{source.folder} does not exist", hint=f"Did you mean {ids[near[0]]}?")
 
 
 def _hub_source(origin: Origin, catalog: Catalog) -> HubSource:

@@ -19,7 +19,7 @@ from hymt_convert.progress import OnProgress
 from hymt_convert.reference_model import ReferenceModel as ReferenceModel
 from hymt_convert.tokenizer_checksum import CHECK_TEXT, CHECKSUMS, PUBLISHED_TOKENS, checksum
 from hymt_convert.vocabulary import TokenType
-from hymt_local.catalog import ModelSpec, load_catalog
+from hymt_local.catalog import Catalog, ModelSpec, load_catalog
 from hymt_local.checks import check_output
 from hymt_local.engine.gguf_file import GgufHeader, quantization_of, read_array, read_header
 from hymt_local.engine.gguf_support import check_supported
@@ -157,6 +157,7 @@ def verify_file(
     *,
     spec: ModelSpec | None = None,
     by_name: bool = True,
+    catalog: Catalog | None = None,
     checkpoint: Path | None = None,
     run: bool = True,
     threads: int | None = None,
@@ -168,6 +169,7 @@ def verify_file(
         path: The file.
         spec: The model, if it is known.
         by_name: When it is not, ask the catalog by the file's names.
+        catalog: That catalog; None for the packaged one.
         checkpoint: The folder that it was converted from: its tokenizer is compared.
         run: Load the file, read all its weights, tokenize and translate with it.
         threads: None for one per core.
@@ -177,7 +179,7 @@ def verify_file(
         ModelFileError: it is not a whole GGUF file.
     """
     header = read_header(path)
-    spec = spec or (identify(header, load_catalog()) if by_name else None)
+    spec = spec or (identify(header, catalog or load_catalog()) if by_name else None)
     checks = [Check("structure", "ok", f"{len(header.tensors)} tensors inside {header.size_bytes} bytes")]
     faults: tuple[Fault, ...] = ()
     probe: Probe | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from hymt_local.sanitize import sanitize
 if TYPE_CHECKING:
     from hymt_convert.quality import Quality
     from hymt_convert.verify import VerifyReport
-    from hymt_local.catalog import ModelSpec
+    from hymt_local.catalog import Catalog, ModelSpec
 
 _COLUMNS = ("FILE", "TYPE", "MB", "MEAN KL", "P99 KL", "MAX KL", "TOP-1", "PPL RATIO", "CHRF")
 
@@ -46,19 +47,31 @@ def verify_command(
 
     Any GGUF of these models will do, whoever made it. The exit status is 3 when something failed.
     """
+    from hymt_convert.known_models import user_catalog
     from hymt_convert.progress_bar import ProgressBar
     from hymt_convert.verify import verify_file
 
-    spec = _spec(as_id)
+    catalog = user_catalog()
+    spec = catalog.get(as_id) if as_id else None
     with ProgressBar() as bar:
         reports = [
             verify_file(
-                file, spec=spec, checkpoint=checkpoint, run=not header_only, threads=threads, on_progress=bar.show
+                file,
+                spec=spec,
+                catalog=catalog,
+                checkpoint=checkpoint,
+                run=not header_only,
+                threads=threads,
+                on_progress=bar.show,
             )
             for file in files
         ]
     sound = [report.path for report in reports if report.is_sound]
-    measured = _measure(reference, sound, spec, threads) if reference is not None and sound else []
+    measured = (
+        _measure(reference, sound, spec or _named(reference, catalog), threads)
+        if reference is not None and sound
+        else []
+    )
     qualities = [quality.table() for quality in measured]
     if as_json:
         _print_json({"files": [report.table() for report in reports], "quality": qualities})
@@ -87,26 +100,23 @@ def report_lines(report: VerifyReport) -> list[str]:
     lines = [f"{report.path}  {report.model_id or 'unknown model'}  {report.quantization}"]
     lines += [f"  {check.outcome:<8} {check.name:<12} {check.message}" for check in report.checks]
     if report.is_repairable:
-        lines.append(f"  `hymt convert repair {report.path.name}` repairs the header")
+        lines.append(f"  `hymt convert repair {shlex.quote(str(report.path))}` repairs the header")
     return lines
 
 
-def _spec(as_id: str | None) -> ModelSpec | None:
-    from hymt_local.catalog import load_catalog
+def _named(file: Path, catalog: Catalog) -> ModelSpec | None:
+    from hymt_convert.header_faults import identify
+    from hymt_local.engine.gguf_file import read_header
 
-    return load_catalog().get(as_id) if as_id else None
+    return identify(read_header(file), catalog)
 
 
 def _measure(reference: Path, files: list[Path], spec: ModelSpec | None, threads: int | None) -> list[Quality]:
-    from hymt_convert.header_faults import identify
     from hymt_convert.isolated import run_isolated
     from hymt_convert.passages import passages
     from hymt_convert.progress_bar import ProgressBar
     from hymt_convert.quality import measure_quality
-    from hymt_local.catalog import load_catalog
-    from hymt_local.engine.gguf_file import read_header
 
-    spec = spec or identify(read_header(reference), load_catalog())
     make_passages = functools.partial(passages, spec=spec, part="evaluation")
     with ProgressBar() as bar:
         return run_isolated(measure_quality, reference, files, make_passages, threads=threads, on_step=bar.show)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path, PurePath
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 
@@ -47,6 +47,8 @@ class Manifest(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     """True when the sha256 is one that the catalog lists."""
     is_ours: bool | None = None
     """This program made the file or the link: it may delete it. None in manifests from before this was recorded."""
+    conversion: dict[str, Any] | None = None
+    """Of a file that this program made: the checkpoint it came from, and what was checked and measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +134,7 @@ class ModelStore:
         path: Path,
         *,
         as_id: str | None = None,
+        conversion: dict[str, Any] | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> InstalledModel:
         """Check, identify, hash and register a GGUF file; the file is hard-linked, or used where it lies.
@@ -139,6 +142,7 @@ class ModelStore:
         Args:
             path: The file.
             as_id: Catalog id, when the header does not tell which model it is.
+            conversion: How this program made the file, for the manifest; in the models folder it may delete it then.
             on_progress: Called with bytes hashed and total bytes.
 
         Raises:
@@ -151,6 +155,8 @@ class ModelStore:
         sha256 = file_sha256(path, on_progress=on_progress)
         spec = self._identify(header, sha256=sha256, as_id=as_id)
         manifest = _new_manifest(header, spec, status=status, sha256=sha256)
+        is_ours = True if conversion is not None and path.resolve().parent == self._models_dir.resolve() else None
+        manifest = msgspec.structs.replace(manifest, conversion=conversion, is_ours=is_ours)
         return self._described(_register(manifest, self._models_dir))
 
     def register_download(self, path: Path, spec: ModelSpec, *, sha256: str) -> InstalledModel:

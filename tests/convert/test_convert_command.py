@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -74,6 +75,24 @@ def test_a_dry_run_prints_the_plan_and_writes_nothing(
     assert set(plan["expected_s"]) == {"writing", "quantizing", "checking"}
     assert plan["time"].startswith("about 1 min on ")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_plan_is_shown_for_people(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(folder), "--quant", "Q8_0", "-o", str(tmp_path / "out"), "--dry-run"]) == 0
+    rows = dict(re.split(r":\s+", line, maxsplit=1) for line in capsys.readouterr().out.splitlines())
+    assert rows["special_ids"] == f"bos {toy.BOS}, eos {toy.EOS}, padding {toy.PAD}"
+    assert rows["chat_template"] == "yes"
+    assert rows["disk_space_needed"] == "0.13 GB"
+    assert rows["file"] == str(tmp_path / "out" / "toy-Q8_0.gguf")
+    assert "expected_s" not in rows
+
+
+def test_a_result_is_shown_for_people(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([str(folder), "--quant", "f16", "-o", str(tmp_path)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{tmp_path / 'toy-F16.gguf'}  F16  0.2 MB"
+    assert lines[1] == "sound:   yes"
+    assert re.fullmatch(r"elapsed: \d+\.\d s", lines[2])
 
 
 def test_the_result_as_json(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

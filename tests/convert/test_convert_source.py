@@ -18,10 +18,12 @@ from hymt_convert.progress import Progress
 from hymt_convert.progress_bar import ProgressBar, describe_amount
 from hymt_convert.source import HubSource, LocalSource, fetch, parse_source
 from hymt_convert.verify import read_metadata
+from hymt_local import __version__
 from hymt_local.application import open_application
 from hymt_local.catalog import Catalog, load_catalog
 from hymt_local.download import DownloadProgress, DownloadWaiting
 from hymt_local.errors import ModelFileError, UnsupportedModelError
+from hymt_local.installed import ModelStore, file_sha256
 from hymt_local.paths import Paths
 from tests.convert import toy_checkpoint as toy
 from tests.download import fake_hub
@@ -153,6 +155,44 @@ def test_the_registered_file_opens_in_the_engine(folder: Path, paths: Paths) -> 
     assert opened.spec.id == "Hunyuan-MT-7B"
 
 
+@pytest.mark.llama
+def test_the_manifest_keeps_the_source_and_the_report(folder: Path, paths: Paths) -> None:
+    source = f"tencent/Hunyuan-MT-7B@{REVISION}"
+    assert main([str(folder), "-q", "q8_0", "-q", "f32", "--source-id", source]) == 0
+    for kind in ("Q8_0", "F32"):
+        manifest = json.loads((paths.models_dir / f"Hunyuan-MT-7B--{kind}.json").read_text())
+        file = paths.models_dir / f"Hunyuan-MT-7B-{kind}.gguf"
+        assert (manifest["path"], manifest["quantization"], manifest["is_ours"]) == (str(file), kind, True)
+        assert manifest["sha256"] == file_sha256(file)
+        conversion = manifest["conversion"]
+        assert conversion["source"] == source
+        assert conversion["converted_by"] == f"hymt-local {__version__}"
+        assert conversion["verification"]["sound"] is True
+        assert {check["name"] for check in conversion["verification"]["checks"]} >= {"structure", "numbers"}
+        assert (conversion["quality"] is None) == (kind == "F32")
+
+
+def test_a_converted_model_is_removed_with_its_file(folder: Path, paths: Paths) -> None:
+    assert main([str(folder), "-q", "f16", "--no-verify"]) == 0
+    store = ModelStore(paths, load_catalog(paths.catalog_file))
+    model = store.find("Hunyuan-MT-7B:F16")
+    assert store.remove(model)
+    assert list(paths.models_dir.iterdir()) == []
+
+
+def test_verify_and_repair_know_the_users_models(
+    folder: Path, tmp_path: Path, paths: Paths, capsys: pytest.CaptureFixture[str]
+) -> None:
+    catalog = paths.catalog_file.read_text(encoding="utf-8")
+    paths.catalog_file.write_text(catalog.replace('id = "Hunyuan-MT-7B"', 'id = "Mine"'), encoding="utf-8")
+    assert main([str(folder), "-q", "f16", "--no-verify", "-o", str(tmp_path), "--as", "mine"]) == 0
+    capsys.readouterr()
+    file = tmp_path / "Mine-F16.gguf"
+    assert main(["verify", str(file), "--as", "mine", "--header-only"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == f"{file}  Mine  F16"
+    assert main(["repair", str(file), "--as", "mine", "--dry-run"]) == 0
+
+
 def test_a_folder_that_is_given_is_used_and_nothing_is_registered(
     folder: Path, paths: Paths, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -252,6 +292,22 @@ def test_a_dry_run_fetches_nothing(hub: FakeHub, paths: Paths, capsys: pytest.Ca
 def test_a_source_that_is_nothing_says_what_it_could_be(paths: Paths, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["./nowhere"]) == 3
     assert "does not exist\nhint: Give the folder that holds config.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["Hunyuan-MT-8B", "hunyuan-mt-7b-", "HunyuanMT-7B", "tencent/Hunyuan-MT-7B@"])
+def test_a_misspelt_model_is_guessed(paths: Paths, capsys: pytest.CaptureFixture[str], text: str) -> None:
+    assert main([text]) == 3
+    assert f"error: {text} does not exist\nhint: Did you mean " in capsys.readouterr().err
+
+
+def test_a_dry_run_of_what_is_not_here_says_so(
+    real_hub: fake_hub.FakeHub, paths: Paths, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "https://hub.invalid")
+    assert main(["Hunyuan-MT-7B", "--dry-run"]) == 3
+    error, hint = capsys.readouterr().err.splitlines()[-2:]
+    assert error.startswith("error: tencent/Hunyuan-MT-7B is not on this machine, and --dry-run fetches nothing")
+    assert hint == "hint: Give a folder, or leave --dry-run out."
 
 
 class Killed(BaseException):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -113,8 +114,8 @@ def _negative_id(folder: Path) -> None:
     toy.write_json(folder / "tokenizer.json", table)
 
 
-def _empty(name: str) -> Callable[[Path], object]:
-    return lambda folder: (folder / name).write_bytes(b"")
+def _empty(name: str) -> Callable[[Path], None]:
+    return lambda folder: os.truncate(folder / name, 0) if (folder / name).exists() else (folder / name).touch()
 
 
 def _settings(**changes: object) -> Callable[[Path], None]:
@@ -164,8 +165,10 @@ def test_a_checkpoint_that_means_harm_is_one_error_and_leaves_nothing(
     damage(folder)
     output = tmp_path / "output"
     status = main([str(folder), "-q", "F16", "-q", "Q8_0", "-o", str(output), "--no-verify"])
-    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("error: ")]
+    spoken = capsys.readouterr().err.splitlines()
+    lines = [line for line in spoken if line.startswith("error: ")]
     assert status == 3
+    assert spoken[-1].startswith("hint: ")
     assert len(lines) == 1
     assert message in lines[0]
     assert "internal error" not in lines[0]
@@ -183,3 +186,36 @@ def test_a_target_that_is_read_only_is_one_error(folder: Path, tmp_path: Path) -
     assert "error: " in result.stderr
     assert "Traceback" not in result.stderr
     assert list(output.iterdir()) == []
+
+
+@pytest.mark.parametrize("program", ["hymt_convert", "hymt_local"])
+def test_a_disk_that_fills_up_is_one_error(folder: Path, tmp_path: Path, program: str) -> None:
+    output = tmp_path / "output"
+    command = [sys.executable, "-m", program, *(["convert"] if program == "hymt_local" else []), str(folder)]
+    options = ["-q", "F16", "-o", str(output), "--no-verify"]
+    limit = (100_000, resource.getrlimit(resource.RLIMIT_FSIZE)[1])  # writing more fails, as on a full disk
+    result = subprocess.run(
+        [*command, *options], capture_output=True, text=True, check=False,
+        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, limit),
+    )  # fmt: skip
+    errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+    assert result.returncode == 6
+    assert len(errors) == 1
+    assert "cannot write F16.gguf in " in errors[0]
+    assert "Traceback" not in result.stderr
+    assert list(output.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["truncated shard", "NaN", "duplicate token ids", "link to itself"])
+def test_the_program_itself_has_the_same_status(folder: Path, tmp_path: Path, name: str) -> None:
+    damage, message = DAMAGE[name]
+    damage(folder)
+    output = tmp_path / "output"
+    command = [sys.executable, "-m", "hymt_local", "convert", str(folder), "-q", "F16", "-o", str(output)]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert result.returncode == 3
+    assert result.stdout == ""
+    assert message in result.stderr
+    assert "hint: " in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not output.exists() or list(output.iterdir()) == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -275,6 +276,19 @@ def test_tensors_that_got_another_type_are_reported(tmp_path: Path) -> None:
 def test_llama_cpps_own_reason_is_in_the_error(base: Path, tmp_path: Path, name: str) -> None:
     with pytest.raises(EngineError, match=f"could not quantize to {name}: this quantization requires an imatrix"):
         quantize_file(base, tmp_path / "out.gguf", name)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_disk_that_fills_up_is_an_error_of_the_disk(base: Path, tmp_path: Path) -> None:
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, limits[1]))  # inherited: llama.cpp cannot write more
+    try:
+        with pytest.raises(StoreError, match="cannot write Q8_0: the disk is full or failing") as caught:
+            quantize_file(base, tmp_path / "out.gguf", "Q8_0")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.exit_status == 6
+    assert "another folder" in caught.value.hint
     assert list(tmp_path.iterdir()) == []
 
 

@@ -13,10 +13,12 @@ import pytest
 from gguf.quants import quantize
 from numpy.typing import NDArray
 
+from hymt_convert.architectures import hunyuan_dense
 from hymt_convert.verify import read_file_facts
 from tests.bench.stock_converter import GOLDEN, TOYS, header_of, our_file
 from tests.convert import toy_checkpoint as toy
 from tests.convert import toy_moe
+from tests.convert.test_parity import permuted_rows
 
 README = Path(__file__).resolve().parents[2] / "convert" / "README.md"
 ROW = re.compile(r"^\| `([\w.]+)` \| (both|hunyuan-dense|hy_v3) \|")
@@ -72,6 +74,15 @@ def reference(architecture: str, float_type: str) -> dict[str, bytes]:
     return result
 
 
+def unequal(folder: Path, architecture: str, float_type: str, output: Path) -> set[str]:
+    """The tensors that hold other bytes than the reference."""
+    reader = gguf.GGUFReader(our_file(folder, output, float_type))
+    ours = {tensor.name: np.asarray(tensor.data).tobytes() for tensor in reader.tensors}
+    expected = reference(architecture, float_type)
+    assert ours.keys() == expected.keys()
+    return {name for name in ours if ours[name] != expected[name]}
+
+
 def stacked() -> dict[str, NDArray[np.float32]]:
     shape = toy_moe.MoeShape()
     weights = toy_moe.random_weights(shape)
@@ -94,8 +105,26 @@ def moe_name(name: str) -> str:
 @pytest.mark.parametrize("architecture", TOYS)
 def test_every_tensor_holds_the_bytes_of_a_plain_cast(tmp_path: Path, architecture: str, float_type: str) -> None:
     TOYS[architecture](tmp_path / "toy")
-    reader = gguf.GGUFReader(our_file(tmp_path / "toy", tmp_path, float_type))
-    ours = {tensor.name: np.asarray(tensor.data).tobytes() for tensor in reader.tensors}
-    expected = reference(architecture, float_type)
-    assert ours.keys() == expected.keys()
-    assert [name for name in ours if ours[name] != expected[name]] == []
+    assert unequal(tmp_path / "toy", architecture, float_type, tmp_path) == set()
+
+
+def test_swapped_query_and_key_norms_show(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a dense model no logit can show it (see test_parity.py): bytes do."""
+    names = dict(hunyuan_dense.LAYER_TENSORS)
+    query, key = "self_attn.query_layernorm", "self_attn.key_layernorm"
+    names[query], names[key] = names[key], names[query]
+    monkeypatch.setattr(hunyuan_dense, "LAYER_TENSORS", names)
+    TOYS["hunyuan-dense"](tmp_path / "toy")
+    layers = range(toy.Shape().num_hidden_layers)
+    swapped = {f"blk.{layer}.attn_{name}_norm.weight" for layer in layers for name in "qk"}
+    assert unequal(tmp_path / "toy", "hunyuan-dense", "F32", tmp_path) == swapped
+
+
+def test_a_permuted_tensor_shows(tmp_path: Path) -> None:
+    TOYS["hunyuan-dense"](tmp_path / "toy")
+    name = "model.layers.1.self_attn.q_proj.weight"
+    weights = toy.random_weights(toy.Shape())
+    weights["lm_head.weight"] = weights["model.embed_tokens.weight"]
+    permuted = permuted_rows(weights, name, head_dim=toy.Shape().head_dim)
+    toy.write_safetensors(tmp_path / "toy" / "model.safetensors", permuted, dtype="BF16")
+    assert unequal(tmp_path / "toy", "hunyuan-dense", "F32", tmp_path) == {"blk.1.attn_q.weight"}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -265,7 +266,7 @@ def test_the_command_prints_a_line_for_each_check(toy: Path, broken: Path) -> No
     lines = result.stdout.splitlines()
     assert lines[0] == f"{toy}  unknown model  F32"
     assert "  failed   header       texts end at token 36 ($), which is no control token" in lines
-    assert lines[-1] == "  `hymt convert repair broken.gguf` repairs the header"
+    assert lines[-1] == f"  `hymt convert repair {shlex.quote(str(broken))}` repairs the header"
 
 
 @pytest.mark.llama
