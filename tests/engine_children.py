@@ -8,7 +8,7 @@ import os
 import re
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from hymt_local.engine.base import (
@@ -19,6 +19,7 @@ from hymt_local.engine.base import (
     GenerationEvent,
     GenerationRequest,
     ModelInfo,
+    Outcome,
     PromptRead,
     TokensGenerated,
 )
@@ -35,7 +36,8 @@ class FragileBackend(OneByOneBackend):
     """Echoes the prompt byte by byte; what stands in angle brackets is done where it comes, and echoed if it can be.
 
     `<SIGSEGV>` and the like kill the process, each time or, with a path, only as long as there is no such file.
-    `<SIGSEGV!>` is the same and looks like no tag. `<exit>` ends it, `<hang>` stops for ever, `<raise>` raises.
+    `<SIGSEGV!>` is the same and looks like no tag. `<exit>` ends it, `<hang>` stops for ever, `<raise>` raises,
+    `<memory>` raises what a failed allocation is.
     """
 
     def __init__(self, *, context_length: int = 1000, is_deterministic: bool = False) -> None:
@@ -76,6 +78,14 @@ class FragileBackend(OneByOneBackend):
         self._n_opened += 1
         return super().open(request)
 
+    def step(self) -> Sequence[Outcome]:
+        """Step all of them; memory that is short is short for all."""
+        outcomes = super().step()
+        for _, event in outcomes:
+            if isinstance(event, EngineMemoryError):
+                raise event
+        return outcomes
+
     def play(self, request: GenerationRequest) -> Iterator[GenerationEvent]:
         data = bytes(request.prompt)
         yield PromptRead(len(data), len(data))
@@ -108,6 +118,8 @@ def obey(text: str) -> None:
         time.sleep(600)
     elif what == "raise":
         raise ValueError("raised as told")
+    elif what == "memory":
+        raise EngineMemoryError("no memory, as told")
 
 
 def open_fragile(arguments: bytes) -> BackendOpener:

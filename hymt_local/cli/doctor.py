@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -124,10 +125,29 @@ def _folder(folder: Path, disk: DiskFacts | None) -> Check:
 
 def _terminal() -> Check:
     encoding = (sys.stdout.encoding or "").lower()
-    found = f"{os.environ.get('TERM') or 'no TERM'}, {encoding or 'unknown encoding'}"
+    name = os.environ.get("TERM") or "no TERM"
+    found = ", ".join([name, encoding or "unknown encoding", _colours(name), *_size()])
     if encoding.replace("-", "") != "utf8":
         return Check("terminal", "warn", found, "use a UTF-8 locale, for example LANG=C.UTF-8")
+    if sys.stdout.isatty() and name in {"dumb", "no TERM"}:
+        return Check("terminal", "warn", found, "the terminal UI has to move a cursor: set TERM=xterm-256color")
     return Check("terminal", "ok", found)
+
+
+def _colours(name: str) -> str:
+    if os.environ.get("NO_COLOR"):
+        return "no colours (NO_COLOR)"
+    if name in {"dumb", "no TERM"}:
+        return "no colours"
+    if os.environ.get("COLORTERM", "").casefold() in {"truecolor", "24bit"}:
+        return "all colours"
+    return "256 colours" if "256" in name else "16 colours"
+
+
+def _size() -> Iterator[str]:
+    with suppress(OSError, ValueError):  # no terminal, or nothing that has a descriptor
+        columns, rows = os.get_terminal_size(sys.stdout.fileno())
+        yield f"{columns} columns, {rows} rows"
 
 
 def _failures(checks: list[Check]) -> list[Check]:

@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 from contextlib import suppress
-from typing import BinaryIO
+from typing import BinaryIO, NoReturn
 
 from hymt_local.engine.base import Backend, BackendOpener
 from hymt_local.engine.pipe import (
@@ -41,7 +41,7 @@ from hymt_local.engine.pipe import (
     happened,
     read_command,
 )
-from hymt_local.errors import DecodeError, EngineError, EngineLoadError, HymtError
+from hymt_local.errors import DecodeError, EngineError, EngineLoadError, EngineMemoryError, HymtError
 from hymt_local.offline import NetworkGuard
 
 STACK_BYTES = 64 << 20
@@ -110,6 +110,8 @@ class _EngineProcess:
         try:
             report = answer(called.number, self._result(called))
         except HymtError as error:
+            if isinstance(error, EngineMemoryError) and isinstance(called.command, Step):
+                _end_for_memory(error)
             self._sender.send(Refused(called.number, error.report()))
         except Exception as error:
             _logger.exception("the engine failed")
@@ -177,6 +179,12 @@ def _opener(order: Order) -> BackendOpener:
     module, _, name = order.factory.partition(":")
     opener: BackendOpener = getattr(importlib.import_module(module), name)(order.arguments)
     return opener
+
+
+def _end_for_memory(error: EngineMemoryError) -> NoReturn:
+    """End as with a failed allocation in C: the program starts a process that needs less, and nothing is lost."""
+    os.write(2, f"failed to allocate: {error.message}\n".encode(errors="replace"))
+    os._exit(1)
 
 
 def _take_pipes() -> tuple[BinaryIO, Sender]:

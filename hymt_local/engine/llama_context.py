@@ -20,6 +20,7 @@ CONTEXT_STEP = 256
 """llama.cpp rounds context lengths up to it."""
 
 _ABORTED = 2
+_NO_MEMORY = -2
 _BYTES = ctypes.POINTER(ctypes.c_uint8)
 _GGML_TYPES: dict[KvType, int] = {"f16": 1, "bf16": 30, "q8_0": 8, "q4_0": 2}
 """ggml_type; llama_cpp does not name all of them."""
@@ -121,6 +122,7 @@ class LlamaContext(BatchDecoder):
 
         Raises:
             DecodeError: llama.cpp failed, or the runs are out of bounds; the context stays usable.
+            EngineMemoryError: it got no memory, which smaller sizes need less of.
         """
         self._check(runs)
         rows_with_logits = self._fill(runs)
@@ -138,8 +140,13 @@ class LlamaContext(BatchDecoder):
         if status == _ABORTED:
             self._interruption.reset()
             return False
-        n_rows = sum(len(run.tokens) for run in runs)
-        raise DecodeError(f"llama.cpp failed to decode {n_rows} tokens of {len(runs)} sequences (code {status})")
+        what = f"{sum(len(run.tokens) for run in runs)} tokens of {len(runs)} sequences"
+        if status == _NO_MEMORY:
+            raise EngineMemoryError(
+                f"llama.cpp got no memory to decode {what}",
+                hint="close other programs, or set a smaller context_length",
+            )
+        raise DecodeError(f"llama.cpp failed to decode {what} (code {status})")
 
     def logits(self, row: int) -> Logits:
         """Return the logits of a token of the last call: shape [n_vocab], overwritten by the next call."""

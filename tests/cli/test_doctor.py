@@ -194,3 +194,24 @@ def test_the_hubs_own_variable_counts_as_it_does_elsewhere(
 ) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", value)
     assert checks_of(hymt_here)["network"]["found"].startswith("offline: ") is offline
+
+
+# The terminal
+
+
+@pytest.mark.parametrize(
+    ("environ", "said"),
+    [
+        ({"TERM": "xterm-256color", "NO_COLOR": "", "COLORTERM": ""}, "256 colours"),
+        ({"TERM": "xterm", "NO_COLOR": "", "COLORTERM": "truecolor"}, "all colours"),
+        ({"TERM": "xterm", "NO_COLOR": "", "COLORTERM": ""}, "16 colours"),
+        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, "no colours (NO_COLOR)"),
+        ({"TERM": "dumb", "NO_COLOR": ""}, "no colours"),
+    ],
+)
+def test_what_the_terminal_can_show_is_told(
+    hymt_here: RunHymt, monkeypatch: pytest.MonkeyPatch, environ: dict[str, str], said: str
+) -> None:
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    assert said in checks_of(hymt_here, **environ)["terminal"]["found"]

@@ -374,6 +374,16 @@ def test_memory_that_runs_out_while_decoding_means_something_smaller_too(
     backend.close()
 
 
+def test_an_allocation_that_fails_while_decoding_means_something_smaller_too(tmp_path: Path) -> None:
+    orders = Shrinking()
+    backend = HostedBackend(lambda ask_gpus: orders, name="fragile", on_progress=go_on, patience=PATIENCE)
+    text = f"a<memory {tmp_path / 'short'}>b"
+    assert play(backend, request(text)) == text.encode()
+    assert [type(error) for error in orders.errors] == [EngineMemoryError]
+    assert backend.info.context_length == 400
+    backend.close()
+
+
 def test_gpus_are_asked_for_in_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[object] = []
 

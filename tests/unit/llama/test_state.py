@@ -18,6 +18,7 @@ from hymt_local.engine.cancel import CancelFlag
 from hymt_local.engine.llama import LlamaBackend, open_llama_backend
 from hymt_local.engine.scheduler import ThreadedEngine
 from hymt_local.engine.slots import Run
+from hymt_local.errors import EngineMemoryError
 from tests.llama_backends import LONG_PROMPT, PROMPT, answer, done, logits_after, never, open_toy, play
 
 pytestmark = pytest.mark.llama
@@ -51,6 +52,16 @@ def test_a_budget_of_nothing_reads_the_prompt_only(backend: LlamaBackend) -> Non
     events = play(backend, GenerationRequest(PROMPT, 0))
     assert done(events).reason is FinishReason.LENGTH
     assert done(play(backend, GenerationRequest(PROMPT, 2))).usage.reused_tokens == len(PROMPT) - 1
+
+
+def test_an_allocation_that_fails_while_decoding_is_short_memory(
+    backend: LlamaBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert backend._context is not None
+    with monkeypatch.context() as patch:
+        patch.setattr(backend._context._api, "llama_decode", lambda *arguments: -2)
+        with pytest.raises(EngineMemoryError, match="no memory to decode"):
+            play(backend, GenerationRequest(PROMPT, 4))
 
 
 def test_a_prompt_is_cancelled_between_its_slices(backend: LlamaBackend) -> None:
