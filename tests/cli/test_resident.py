@@ -26,7 +26,7 @@ UNUSED_ON_THE_HOT_PATH = {
     "asyncio", "email", "encodings.idna", "hashlib", "http", "huggingface_hub", "hymt_local.catalog",
     "hymt_local.engine", "hymt_local.installed", "importlib.metadata", "importlib.resources", "llama_cpp",
     "logging.config", "numpy", "platformdirs", "psutil", "rich", "sqlite3", "ssl", "starlette", "tempfile", "textual",
-    "urllib.request", "uvicorn",
+    "tomllib", "urllib.request", "uvicorn",
 }  # fmt: skip
 
 
