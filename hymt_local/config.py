@@ -6,7 +6,6 @@ One pure function resolves them, refuses what it does not know, and says where e
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -315,8 +314,13 @@ def _read_text(path: Path) -> str:
 
 
 def _read_file(path: Path) -> dict[str, Any]:
+    text = _read_text(path)
+    if not text:
+        return {}
+    import tomllib  # only here: most users have no such file
+
     try:
-        return tomllib.loads(_read_text(path))
+        return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # TOMLDecodeError, a number of 5000 digits, brackets 1000 deep
         raise _bad_toml(path, error) from error
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import socket
 import sys
-import tomllib
 from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 
@@ -38,6 +37,8 @@ def is_offline(environ: Mapping[str, str]) -> bool:
         return False  # a variable wins over the file
     try:
         text = read_regular(Paths.from_environment(environ).config_file).decode("utf-8-sig")
+        import tomllib  # only here: most users have no such file
+
         return tomllib.loads(text).get("offline", False) is not False
     except FileNotFoundError:
         return False

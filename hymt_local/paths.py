@@ -97,6 +97,11 @@ class Paths:
         return self.state_dir / "server.lock"
 
     @property
+    def start_lock(self) -> Path:
+        """Held by whoever starts the server in the background, until it runs."""
+        return self.state_dir / "server-start.lock"
+
+    @property
     def request_log(self) -> Path:
         """A line per request to the resident server, without text."""
         return self.state_dir / "requests.log"

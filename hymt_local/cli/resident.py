@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from hymt_local.background_server import stop_server
+from hymt_local.background_server import running_server, stop_server
 from hymt_local.cli import output
 from hymt_local.paths import Paths
 from hymt_local.server_call import ask
@@ -49,7 +49,7 @@ def stop_command(as_json: bool) -> int:
     Translations under way are cancelled.
     """
     paths = Paths.from_environment(os.environ)
-    server = find_server(paths)
+    server = running_server(paths)
     if server is not None:
         stop_server(paths, server)
     if as_json:

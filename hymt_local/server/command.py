@@ -12,7 +12,7 @@ from hymt_local.application import Application, open_application
 from hymt_local.errors import UsageError
 from hymt_local.server.process import AlreadyRunningError, ServeOptions, run_server
 from hymt_local.server.running import RunningServer, Tls
-from hymt_local.server.units import UnitKind, install, kind_of_system, start_hint, unit_files
+from hymt_local.server.units import UnitFile, UnitKind, install, kind_of_system, start_hint, unit_files
 from hymt_local.server_file import ServerFile
 
 BACKGROUND_IDLE_S = 1800.0
@@ -97,8 +97,17 @@ def _unit(app: Application, kind: UnitKind | None, *, installs: bool) -> int:
     kind = kind or kind_of_system()
     files = unit_files(kind, home=Path.home(), port=app.settings.server_port, environ=os.environ)
     if not installs:
-        click.echo("\n".join(f"# {file.path}\n{file.text}" for file in files), nl=False)
+        _print(files)
         return 0
     install(files)
     click.echo("".join(f"{file.path}\n" for file in files) + f"now: {start_hint(kind)}")
     return 0
+
+
+def _print(files: tuple[UnitFile, ...]) -> None:
+    """Print several files under their names; one alone as it is: before the first line of XML there is no comment."""
+    if len(files) > 1:
+        click.echo("\n".join(f"# {file.path}\n{file.text}" for file in files), nl=False)
+        return
+    click.echo(files[0].text, nl=False)
+    click.echo(f"note: this belongs into {files[0].path}", err=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import ClassVar
 
+import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from hymt_local.server.limits import ServerLimits
@@ -37,6 +38,22 @@ class GuardedProtocol(H11Protocol):
             self._unlimit()
         elif self.cycle is not None and self.cycle.response_complete and self._timer is None:
             self._limit(self.limits.head_s)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is not HTTP; behind the head of an answer there is no place for a refusal, so it breaks off.
+
+        What still works on the request finds its client gone, instead of a connection that takes no second answer.
+        """
+        if self.conn.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+            super().send_400_response(msg)
+        else:
+            self.transport.close()
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+
+    def _unsupported_upgrade_warning(self) -> None:
+        """Say nothing: whoever asks for WebSockets gets a plain answer, and the log no advice to install them."""
 
     def pause_writing(self) -> None:
         """Give a reader that falls behind its time."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import plistlib
 import socket
 import subprocess
 import sys
@@ -26,7 +27,7 @@ UNUSED_ON_THE_HOT_PATH = {
     "asyncio", "email", "encodings.idna", "hashlib", "http", "huggingface_hub", "hymt_local.catalog",
     "hymt_local.engine", "hymt_local.installed", "importlib.metadata", "importlib.resources", "llama_cpp",
     "logging.config", "numpy", "platformdirs", "psutil", "rich", "sqlite3", "ssl", "starlette", "tempfile", "textual",
-    "urllib.request", "uvicorn",
+    "tomllib", "urllib.request", "uvicorn",
 }  # fmt: skip
 
 
@@ -155,7 +156,8 @@ def test_units_are_printed_and_installed_for_this_user(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert "ListenStream=127.0.0.1:4968" in hymt_here("serve", "--print-unit", "systemd").text
-    assert "<plist" in hymt_here("serve", "--print-unit", "launchd").text
+    agent = plistlib.loads(hymt_here("serve", "--print-unit", "launchd").text.encode())
+    assert agent["ProgramArguments"][0] == sys.executable
     assert not list(tmp_path.rglob("hymt*"))
     done = hymt_here("serve", "--install-unit", "--print-unit", "systemd")
     assert "systemctl --user" in done.text

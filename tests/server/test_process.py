@@ -11,14 +11,17 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
+from hymt_local import __version__
 from hymt_local.application import Application, open_application
-from hymt_local.background_server import start_server, stop_server
+from hymt_local.background_server import running_server, start_server, stop_server
 from hymt_local.errors import ServerError, StoreError, UsageError
 from hymt_local.paths import Paths
 from hymt_local.process_lock import ProcessLock, is_locked
@@ -26,7 +29,7 @@ from hymt_local.server.process import AlreadyRunningError, ServeOptions, check_r
 from hymt_local.server.running import RunningServer, Tls, bind, bind_first
 from hymt_local.server.units import unit_files
 from hymt_local.server_call import ask
-from hymt_local.server_file import ServerFile, find_server, usable_server, write_server_file
+from hymt_local.server_file import PROTOCOL, ServerFile, find_server, usable_server, write_server_file
 from tests.server.test_native import wait_until
 
 REPOSITORY = Path(__file__).parents[2]
@@ -333,3 +336,49 @@ def test_a_killed_server_leaves_nothing_that_hinders_the_next(
     finally:
         ask(second, "POST", "/v1/stop")
     wait_until(lambda: not is_locked(paths.server_lock))
+
+
+def test_many_who_start_it_at_once_start_one_process_and_all_who_stop_it_find_it_stopped(
+    isolated_environment: Path, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HYMT_MODEL", "echo")
+    begun = []
+    start_process = subprocess.Popen
+
+    def count(*arguments: Any, **options: Any) -> Any:
+        begun.append(arguments)
+        return start_process(*arguments, **options)
+
+    monkeypatch.setattr(subprocess, "Popen", count)
+    with ThreadPoolExecutor(8) as pool:
+        servers = set(pool.map(lambda _: start_server(paths, os.environ), range(8)))
+        assert len(servers) == len(begun) == 1
+        list(pool.map(lambda _: stop_server(paths, *servers), range(8)))
+    assert running_server(paths) is None
+
+
+def test_a_server_that_just_starts_or_stops_is_waited_for(app: Application) -> None:
+    lock = ProcessLock(app.paths.server_lock)
+    assert lock.acquire()
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(running_server, app.paths)
+        server = ServerFile(
+            pid=os.getpid(), protocol=PROTOCOL, version=__version__, started_at=0.0, host="127.0.0.1", port=1, token="t"
+        )
+        write_server_file(app.paths, server)
+        assert found.result(10) == server
+        app.paths.server_file.unlink()
+        found = pool.submit(running_server, app.paths)
+        lock.release()
+        assert found.result(10) is None
+
+
+def test_a_lock_whose_holder_says_nothing_is_an_error(app: Application, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hymt_local.background_server.START_S", 0.1)
+    lock = ProcessLock(app.paths.server_lock)
+    assert lock.acquire()
+    try:
+        with pytest.raises(ServerError, match="cannot be spoken to"):
+            running_server(app.paths)
+    finally:
+        lock.release()
