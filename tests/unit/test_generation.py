@@ -461,10 +461,12 @@ async def test_f_16_another_policy_has_its_own_phrases_in_the_cache() -> None:
 
 
 async def test_f_4_f_12_an_answer_far_too_long_is_ended_before_its_budget() -> None:
+    source = "Save the file under another name, in the folder of the project in which it was opened this morning."
+    target = "Enregistrez le fichier sous un autre nom, dans le dossier du projet où il a été ouvert ce matin."
     ramble = " ".join(f"mot{n} suit{n * n}" for n in range(400))
-    model, backend = generation_of("mt2", reply(ramble), reply("Enregistrez le fichier"), max_segment_tokens=4000)
-    (done,) = settled(await events_of(model, asked(unit("Save the file"))))
-    assert (done.target, done.error) == ("Enregistrez le fichier", None)
+    model, backend = generation_of("mt2", reply(ramble), reply(target), max_segment_tokens=4000)
+    (done,) = settled(await events_of(model, asked(unit(source))))
+    assert (done.target, done.error) == (target, None)
     assert (done.attempts[0].finish, done.attempts[0].failed) == ("overlong", ("ratio",))
     assert len(backend.calls.requests) == 2
 
