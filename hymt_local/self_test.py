@@ -20,7 +20,8 @@ from hymt_local.checks import Identify
 from hymt_local.engine.base import Engine, ModelInfo
 from hymt_local.errors import UnsupportedModelError
 from hymt_local.events import Priority
-from hymt_local.generation import Direction, SegmentGenerator
+from hymt_local.generation.asking import Direction
+from hymt_local.generation.segments import SegmentGenerator
 from hymt_local.planning import PassedTests
 from hymt_local.prompts import template_signature
 from hymt_local.retries import RetryPolicy

@@ -33,14 +33,9 @@ from hymt_local.events import (
     TokenUsage,
     TranslationRequest,
 )
-from hymt_local.generation import (
-    Answer,
-    Direction,
-    Emit,
-    Prepared,
-    SegmentGenerator,
-    not_covered,
-)
+from hymt_local.generation.answer import Answer, not_covered
+from hymt_local.generation.asking import Direction, Prepared
+from hymt_local.generation.segments import Emit, SegmentGenerator
 from hymt_local.memory.phrase_cache import CachedPhrase
 from hymt_local.planning import UNDETERMINED, OpenModel, Plan, Planner
 from hymt_local.protect import carried_over, isolated

@@ -286,7 +286,7 @@ class DocumentWork:
 
 
 def alike(unit: Unit) -> UnitText:
-    """Return what units have in common that are translated once: all but their context, of which the first one's counts.
+    """Return what units have in common that are translated once: all but their context; that of the first one counts.
 
     The same line then reads the same wherever it stands, as it would from a person, and costs the model nothing more.
     """
