@@ -12,6 +12,7 @@ from hymt_local.generation.asking import Asking, Direction, Form
 from hymt_local.generation.parts import sentences_of
 from hymt_local.prompts import PromptLanguage, has_task
 from hymt_local.retries import Change, RetryPolicy, useful_changes
+from hymt_local.segment import GuidanceKind
 from hymt_local.source_parts import mask_families
 from hymt_local.source_text import SourceText
 
@@ -54,9 +55,12 @@ class Ladder:
         """Return what to change after a refused answer; None when there is nothing left that could help."""
         if len(steps) >= self._retries.generations:
             return None
-        useful = useful_changes(answer.fault, has_tokens=bool(source.tokens))
+        has_sentences = len(sentences_of(source, self._direction.source_lang)) > 1
+        useful = useful_changes(answer.fault, has_tokens=bool(source.tokens), has_sentences=has_sentences)
         steps_left = (
-            self._changed(change, source, steps, answer) for change in self._retries.order if change in useful
+            self._changed(change, source, steps, answer)
+            for change in self._retries.order
+            if change in useful and (has_sentences or change is not Change.SENTENCES)
         )
         return next(filter(None, steps_left), None)
 
@@ -68,6 +72,8 @@ class Ladder:
 
     def _changed(self, change: Change, source: SourceText, steps: Sequence[Step], answer: Answer) -> Step | None:
         match change:
+            case Change.CONTEXT:
+                return self._without_context(steps)
             case Change.SAMPLING:
                 return self._sampled(steps, answer)
             case Change.PROMPT:
@@ -75,8 +81,12 @@ class Ladder:
             case Change.MASKS:
                 return self._other_masks(source, steps) if source.tokens else None
             case Change.SENTENCES:
-                is_new = not steps[-1].is_by_sentence and len(sentences_of(source, self._direction.source_lang)) > 1
-                return replace(steps[0], is_by_sentence=True) if is_new else None
+                return None if steps[-1].is_by_sentence else replace(steps[0], is_by_sentence=True)
+
+    def _without_context(self, steps: Sequence[Step]) -> Step | None:
+        form = steps[-1].form
+        bare = replace(form, has_context=False, guidance=form.guidance.only({GuidanceKind.TERMS}))
+        return None if bare == form else Step(bare, self._direction.sampling)
 
     def _sampled(self, steps: Sequence[Step], answer: Answer) -> Step | None:
         form = steps[-1].form
@@ -91,7 +101,7 @@ class Ladder:
             return None
         is_last = len(steps) == self._retries.generations - 1
         family = families[-1] if is_last else families[0]
-        form = Form(family, has_masks=True, guidance=self._asking.guidance_of(source))
+        form = Form(family, has_masks=True, guidance=steps[-1].form.guidance)
         return Step(form, self._direction.sampling)
 
     def _other_prompt(self, steps: Sequence[Step]) -> Step | None:
