@@ -149,6 +149,38 @@ def test_d_4_the_user_may_name_the_encoding() -> None:
     assert not is_encoding("klingon")
 
 
+@pytest.mark.parametrize(
+    ("named", "codec"),
+    [
+        ("UTF-16", "utf-16-le"),
+        ("utf_16_le", "utf-16-le"),
+        ("utf-16be", "utf-16-be"),
+        ("utf-32", "utf-32-le"),
+        ("utf-32-be", "utf-32-be"),
+    ],
+)
+def test_d_4_unicode_without_its_mark_can_be_named(named: str, codec: str) -> None:
+    text = "1\n00:00:01,000 --> 00:00:02,000\nПривет\n"
+    srt = format_named("srt")
+    assert in_utf8(text.encode(codec), srt, encoding=named) == text.encode()
+    with pytest.raises(DocumentError, match="NUL"):
+        in_utf8(text.encode(codec), srt)
+    with pytest.raises(DocumentError):
+        in_utf8(text.encode(codec)[:-1], srt, encoding=named)
+    page = "<meta charset=utf-16><p>Привет</p>"
+    expected = "<meta charset=utf-8><p>Привет</p>"
+    assert in_utf8(page.encode(codec), format_named("html"), encoding=named).decode() == expected
+
+
+@given(st.binary(), st.sampled_from(["utf-16", "utf-32-be", "utf-8-sig", "gb18030", "big5hkscs"]))
+def test_d_4_any_bytes_in_a_named_encoding_come_back_the_same_or_are_refused(data: bytes, named: str) -> None:
+    try:
+        decoded = decode(data, named=named)
+    except DocumentError:
+        return
+    assert decoded.encode(decoded.text) == data
+
+
 @pytest.mark.parametrize("data", [b"", "é".encode(), b"\xef\xbb\xbfa"])
 def test_d_4_what_is_utf_8_stays_as_it_is(data: bytes) -> None:
     for known in FORMATS:
