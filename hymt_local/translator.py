@@ -219,7 +219,8 @@ class Translator:
         """Tell whether there is nothing to translate in a segment."""
         if plan.is_identity or not segment.translatable:
             return True
-        return bool(plan.request.units) and self._planner.is_translated(plan, source)
+        request = plan.request
+        return bool(request.units) and request.keeps_translated and self._planner.is_translated(plan, source)
 
     def _from_cache(self, plan: Plan, segment: Segment, source: SourceText) -> SegmentDone | None:
         if self._cache is None or not plan.request.use_cache:

@@ -78,6 +78,14 @@ def test_protected_words_stay(hymt_here: RunHymt, report: Path) -> None:
     assert "title" in (report.parent / "report.fr.md").read_text(encoding="utf-8")
 
 
+def test_f_13_what_is_in_the_target_language_stays_unless_all_is_wanted(hymt_here: RunHymt, report: Path) -> None:
+    french = "Le conseil municipal se réunit mardi prochain pour discuter du nouveau budget de la ville et de l'école."
+    report.write_text(f"{french}\n\nThe city council meets next Tuesday.\n", encoding="utf-8")
+    for more, stays in (((), True), (("--translate-all", "--force"), False)):
+        assert hymt_here("file", "report.md", *PSEUDO, *more).status == 0
+        assert (french in (report.parent / "report.fr.md").read_text(encoding="utf-8")) == stays
+
+
 def test_a_working_folder_that_is_gone_is_named_as_the_reason(
     hymt_here: RunHymt, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
