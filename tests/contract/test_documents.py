@@ -377,6 +377,45 @@ def test_d_6_damaged_samples_are_refused_or_come_back_the_same(data: st.DataObje
         assert_identity_or_refusal(known, sample[:start] + data.draw(st.binary(max_size=8)) + sample[end:])
 
 
+OPENED = (
+    *(
+        "---",
+        "+++",
+        "```",
+        "~~~",
+        "<!--",
+        "<script>",
+        "<pre>",
+        "<p title='",
+        "<![CDATA[",
+        "<?xml",
+        "{{",
+        "{%",
+        "$$",
+        "[a]: (",
+    ),
+    *(
+        "WEBVTT",
+        "WEBVTT\n\nNOTE",
+        "WEBVTT\n\nSTYLE",
+        "1\n00:00:01,000 --> 00:00:02,000",
+        'msgid "',
+        'msgid ""',
+        '{"a": [',
+    ),
+    *('{"a": "{n, plural, one {', "| a | b |\n| - | - |", "- a", "> a", "**", "[", "%(", "<a"),
+)
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"], ids=repr)
+@pytest.mark.parametrize("opened", OPENED)
+def test_d_6_what_is_opened_and_never_closed_is_read_whatever_the_line_ends(opened: str, line_end: str) -> None:
+    for rest in ("title: some words", "", '"some words"', "# a", "  some: {words"):
+        data = "\n".join((opened, *[rest] * 60, "")).replace("\n", line_end).encode()
+        for known in FORMATS:
+            assert_identity_or_refusal(known, data)
+
+
 @st.composite
 def mutated(draw: st.DrawFn, data: bytes) -> bytes:
     """Draw what may become of a file: bytes turned, cut out, doubled, moved, and syntax put in between."""
@@ -384,7 +423,9 @@ def mutated(draw: st.DrawFn, data: bytes) -> bytes:
         start, end = sorted(draw(st.tuples(*[st.integers(0, len(data))] * 2)))
         end = min(end, start + 200)
         place = draw(st.integers(0, len(data)))
-        match draw(st.sampled_from(["turn", "cut", "double", "move", "syntax", "bytes"])):
+        match draw(st.sampled_from(["turn", "cut", "double", "move", "syntax", "bytes", "line ends"])):
+            case "line ends":
+                data = data.replace(b"\r\n", b"\n").replace(b"\n", draw(st.sampled_from([b"\r\n", b"\r"])))
             case "turn":
                 mask = draw(st.integers(1, 255))
                 data = data[:start] + bytes(byte ^ mask for byte in data[start : start + 3]) + data[start + 3 :]
