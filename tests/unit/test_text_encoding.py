@@ -137,6 +137,18 @@ def test_d_4_on_request_a_document_becomes_utf_8_and_says_so(
     assert in_utf8(text.encode(encoding), format_named(format_name)) == expected.encode()
 
 
+@pytest.mark.parametrize("n_before", range(980, 1030))
+def test_d_4_a_declaration_is_read_whole_wherever_it_begins(n_before: int) -> None:
+    html = format_named("html")
+    page = f'<p>{"x" * (n_before - 3)}<meta charset="iso-8859-2"><p>žluť'
+    if n_before < 1024:
+        expected = page.replace("iso-8859-2", "utf-8")
+        assert in_utf8(page.encode("iso-8859-2"), html).decode() == expected
+    else:
+        with pytest.raises(DocumentError, match="is not valid UTF-8"):
+            in_utf8(page.encode("iso-8859-2"), html)
+
+
 def test_d_4_the_user_may_name_the_encoding() -> None:
     text, srt, html = "1\n00:00:01,000 --> 00:00:02,000\nПривет\n", format_named("srt"), format_named("html")
     assert in_utf8(text.encode("cp1251"), srt, encoding="windows-1251") == text.encode()
