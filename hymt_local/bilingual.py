@@ -129,7 +129,10 @@ def _inconsistencies(units: Sequence[BilingualUnit]) -> Iterator[tuple[int, Find
 def _text(data: bytes) -> str:
     from hymt_local.documents.text_encoding import decode
 
-    return decode(data).text
+    try:
+        return decode(data).text
+    except DocumentError as error:
+        raise DocumentError(error.message, hint="convert it first: `iconv -f GB18030 -t UTF-8`") from error
 
 
 def _read_texts(source: bytes, target: bytes) -> BilingualText:

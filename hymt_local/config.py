@@ -79,7 +79,7 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
         True
     )
     self_test: Annotated[
-        bool, msgspec.Meta(description="let a model translate six sentences before its first use, and refuse garbage")
+        bool, msgspec.Meta(description="let a model translate a few sentences before its first use, and refuse garbage")
     ] = True
     offline: Annotated[bool, msgspec.Meta(description="open no connection that leaves this machine")] = False
     temperature: Annotated[float, msgspec.Meta(ge=0.0, le=2.0, description="0 is greedy and repeatable")] = 0.0
@@ -90,10 +90,10 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
     retry_order: Annotated[
         str,
         msgspec.Meta(
-            pattern=r"^ *((sampling|prompt|masks|sentences) *(, *(sampling|prompt|masks|sentences) *)*)?$",
+            pattern=r"^ *((context|sampling|prompt|masks|sentences) *(, *|$))*$",
             description="what another attempt changes, where it can help; what is left out is never tried",
         ),
-    ] = "sampling,prompt,masks,sentences"
+    ] = "context,sampling,prompt,masks,sentences"
     cache: Annotated[bool, msgspec.Meta(description="remember verified translations in the phrase cache")] = True
     pivot: Annotated[
         Literal["off", "auto", "zh"],

@@ -83,6 +83,8 @@ class TranslationRequest:
     isolate: bool = False
     """Where the target runs from right to left, put each placeholder between U+2068 and U+2069: it keeps its own
     direction on a screen then."""
+    keeps_translated: bool = True
+    """A unit that is in the target language already stays as it is."""
     guidance: Guidance = NO_GUIDANCE
     """Terms, context and style; refused by a model that was not trained to take them."""
 

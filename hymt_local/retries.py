@@ -12,6 +12,8 @@ MOST_GENERATIONS = 3
 class Change(StrEnum):
     """What another attempt at a refused answer changes."""
 
+    CONTEXT = "context"
+    """Without the context and the style that the answer repeats."""
     SAMPLING = "sampling"
     """The same prompt, sampled: not the same tokens again."""
     PROMPT = "prompt"
@@ -35,22 +37,25 @@ class RetryPolicy:
 DEFAULT_RETRIES = RetryPolicy()
 
 
-def useful_changes(fault: str, *, has_tokens: bool) -> frozenset[Change]:
+def useful_changes(fault: str, *, has_tokens: bool, has_sentences: bool) -> frozenset[Change]:
     """Return what can mend an answer that was refused for this reason.
 
     Args:
         fault: Code of the check.
         has_tokens: The source has protected parts.
+        has_sentences: It has more than one sentence.
     """
     if fault in TOKEN_FAULTS and has_tokens:
         return frozenset({Change.MASKS})
     if fault == CUT_OFF:
-        return frozenset({Change.SENTENCES})
+        return frozenset({Change.SENTENCES if has_sentences else Change.SAMPLING})
     if fault in _LENGTH_FAULTS:
         return frozenset({Change.SAMPLING, Change.SENTENCES})
-    return frozenset({Change.SAMPLING, Change.PROMPT, Change.MASKS})
+    anything = frozenset({Change.SAMPLING, Change.PROMPT, Change.MASKS})
+    return anything | {Change.CONTEXT} if fault == CONTEXT_LEAK else anything
 
 
 TOKEN_FAULTS = frozenset({"placeholder", "tags"})
 CUT_OFF = "cut_off"
+CONTEXT_LEAK = "context_leak"
 _LENGTH_FAULTS = frozenset({"loop", "truncated", "ratio"})

@@ -33,14 +33,9 @@ from hymt_local.events import (
     TokenUsage,
     TranslationRequest,
 )
-from hymt_local.generation import (
-    Answer,
-    Direction,
-    Emit,
-    Prepared,
-    SegmentGenerator,
-    not_covered,
-)
+from hymt_local.generation.answer import Answer, not_covered
+from hymt_local.generation.asking import Direction, Prepared
+from hymt_local.generation.segments import Emit, SegmentGenerator
 from hymt_local.memory.phrase_cache import CachedPhrase
 from hymt_local.planning import UNDETERMINED, OpenModel, Plan, Planner
 from hymt_local.protect import carried_over, isolated
@@ -224,7 +219,8 @@ class Translator:
         """Tell whether there is nothing to translate in a segment."""
         if plan.is_identity or not segment.translatable:
             return True
-        return bool(plan.request.units) and self._planner.is_translated(plan, source)
+        request = plan.request
+        return bool(request.units) and request.keeps_translated and self._planner.is_translated(plan, source)
 
     def _from_cache(self, plan: Plan, segment: Segment, source: SourceText) -> SegmentDone | None:
         if self._cache is None or not plan.request.use_cache:

@@ -30,7 +30,8 @@ _SURE = 0.98
 _COPIED = 0.9
 _COPIED_GRAMS = 0.6
 _WORDS_TO_JUDGE = 3
-_LONGEST_COMPARED = 4000
+_COMPARED_CHARACTERS = 500
+"""Of each end of a text; to compare takes a time that grows with the square, on text that repeats itself."""
 _COPIED_RUN = 8
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 
@@ -106,12 +107,18 @@ def _is_same(found: str, wanted: str) -> bool:
 
 
 def _is_copy(source: str, target: str) -> bool:
-    source, target = source[:_LONGEST_COMPARED], target[:_LONGEST_COMPARED]
     if source == target:
         return True
     longest, shortest = max(len(source), len(target)), min(len(source), len(target))
     if shortest < longest * (2 * _COPIED - 1):
         return False
+    beginnings = source[:_COMPARED_CHARACTERS], target[:_COMPARED_CHARACTERS]
+    if longest <= _COMPARED_CHARACTERS:
+        return _is_alike(*beginnings)
+    return _is_alike(*beginnings) and _is_alike(source[-_COMPARED_CHARACTERS:], target[-_COMPARED_CHARACTERS:])
+
+
+def _is_alike(source: str, target: str) -> bool:
     grams = {source[i : i + 4] for i in range(len(source) - 3)}
     copied = sum(target[i : i + 4] in grams for i in range(len(target) - 3))
     if copied < _COPIED_GRAMS * max(1, len(target) - 3):

@@ -137,10 +137,11 @@ def _lines(reports: Sequence[_Report]) -> Iterable[str]:
                 yield f"{report.path}:{unit.unit.location}: {finding.severity} [{finding.code}] {finding.message}\n"
             yield f"    {_shown(unit.unit.source)}\n    {_shown(unit.unit.target)}\n"
         counts = Counter(finding.severity for finding in report.findings)
+        n_errors, n_warnings = counts[Severity.ERROR], counts[Severity.WARNING]
         yield (
-            f"{report.path}: {len(report.text.units)} translations from {report.source_lang or 'und'} to"
-            f" {report.target_lang or 'und'}, {output.counted(counts[Severity.ERROR], 'error')},"
-            f" {output.counted(counts[Severity.WARNING], 'warning')}\n"
+            f"{report.path}: {output.counted(len(report.text.units), 'translation')}"
+            f" from {report.source_lang or 'und'} to {report.target_lang or 'und'},"
+            f" {output.counted(n_errors, 'error')}, {output.counted(n_warnings, 'warning')}\n"
         )
 
 

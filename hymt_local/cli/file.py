@@ -48,6 +48,7 @@ class Wish:
     is_bilingual: bool
     marks_fuzzy: bool
     protect: tuple[str, ...]
+    keeps_translated: bool
     is_recursive: bool
     replaces: bool
     resumes: bool
@@ -94,6 +95,7 @@ class Wish:
     type=click.Choice(["zh", "auto", "off"]),
     help="Translate through Chinese; auto: from or into a minority language of China.  [default: off]",
 )
+@click.option("--translate-all", is_flag=True, help="Translate what is in the target language already, too.")
 @click.option("--no-fuzzy", is_flag=True, help="Write gettext translations as final, not marked `fuzzy` for review.")
 @click.option("-r", "--recursive", is_flag=True, help="Take the folders below a folder too; their tree is kept.")
 @click.option("--force", is_flag=True, help="Overwrite existing output.")
@@ -116,6 +118,7 @@ def file_command(
     bilingual: bool,
     protected: tuple[str, ...],
     pivot: str | None,
+    translate_all: bool,
     no_fuzzy: bool,
     recursive: bool,
     force: bool,
@@ -150,6 +153,7 @@ def file_command(
         encoding=encoding,
         is_bilingual=bilingual,
         marks_fuzzy=not no_fuzzy,
+        keeps_translated=not translate_all,
         protect=protected,
         is_recursive=recursive,
         replaces=force,
@@ -229,6 +233,7 @@ def _task(app: Application, source: Path, target: Path, *, target_lang: str, wis
         is_bilingual=wish.is_bilingual,
         marks_fuzzy=wish.marks_fuzzy,
         protect=wish.protect,
+        keeps_translated=wish.keeps_translated,
         pivot=Pivot(settings.pivot),
     )
     identity = app.resolve_model(model).fingerprint

@@ -38,6 +38,8 @@ class DocumentOptions:
     """Translations are marked as in need of review, where the format has such a mark."""
     protect: tuple[str, ...] = ()
     """Names and terms that stay as they are."""
+    keeps_translated: bool = True
+    """Units that are in the target language already stay as they are."""
     pivot: Pivot = Pivot.OFF
     priority: Priority = Priority.DOCUMENT
 

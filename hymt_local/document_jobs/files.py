@@ -34,9 +34,12 @@ def read_source(path: Path) -> bytes:
         check_size(found.st_size, name=str(path))
         return path.read_bytes()
     except FileNotFoundError as error:
+        if path.is_symlink():
+            raise DocumentError(f"{path} is a link to a file that does not exist", hint="mend the link") from error
         raise DocumentError(f"there is no file {path}", hint="check the name") from error
     except OSError as error:
-        raise DocumentError(f"cannot read {path}: {error.strerror or error}", hint="check its permissions") from error
+        hint = "mend the link" if error.errno == errno.ELOOP else "check its permissions"
+        raise DocumentError(f"cannot read {path}: {error.strerror or error}", hint=hint) from error
     except ValueError as error:
         raise DocumentError(f"{str(path)!r} is not a file name: {error}", hint="check the name") from error
 

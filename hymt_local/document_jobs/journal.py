@@ -54,6 +54,7 @@ def key_of(task: DocumentTask, data: bytes, *, format_name: str) -> str:
         options.marks_fuzzy,
         options.protect,
         options.pivot,
+        options.keeps_translated,
     ]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 

@@ -163,6 +163,7 @@ class DocumentWork:
             sampling=options.sampling,
             use_cache=use_cache,
             protect=options.protect,
+            keeps_translated=options.keeps_translated,
             pivot=options.pivot,
             units=tuple(units[0].source for units in groups),
         )

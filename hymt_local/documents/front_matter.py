@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from hymt_local.segment import Span
 
 TRANSLATED_KEYS = frozenset({"title", "description", "summary", "subtitle", "excerpt", "linktitle", "sidebar_label"})
-_END = r"(?:\r\n|\n|\r)"
+_END = r"(?:\r\n|\n|\r(?!\n))"  # in one way only: a choice at every line is an exponential number of ways
 _FENCE = r"(?:---|\.\.\.|\+\+\+)[ \t]*(?:[\r\n]|\Z)"
 _FRONT_MATTER = re.compile(
-    rf"(?P<fence>---|\+\+\+)[ \t]*{_END}(?P<body>(?:(?!{_FENCE})[^\r\n]*{_END})*?)"
+    rf"(?P<fence>---|\+\+\+)[ \t]*{_END}(?P<body>(?:(?!{_FENCE})[^\r\n]*{_END})*+)"
     rf"(?:(?P=fence)|\.\.\.)[ \t]*(?:{_END}|\Z)"
 )
 _YAML_LINE = re.compile(r"^(?P<key>[A-Za-z_][\w-]*)[ \t]*:[ \t]+(?P<value>\S[^\r\n]*?)[ \t]*$", re.MULTILINE)

@@ -25,7 +25,8 @@ _CHARSET = re.compile(
 )
 _META_CHARSET = re.compile(r"(?<=charset=)[\w.:-]{1,40}|(?<=charset=[\"'])[\w.:-]{1,40}", re.IGNORECASE)
 _XML_ENCODING = re.compile(r"(?<=encoding=[\"'])[\w.:-]{1,40}", re.IGNORECASE)
-_CHARSET_BYTES = 1024  # as far as browsers look
+_CHARSET_BYTES = 1024  # as far as browsers look for the beginning of a declaration; it may end behind
+_DECLARATION_BYTES = 1024
 _LATIN = frozenset({"iso-8859-1", "iso8859-1", "latin1", "latin-1", "us-ascii", "ascii"})
 _IDENTITY = re.compile(
     r"\s(?:id|name|lang|xml:lang|dir)\s{0,9}=\s{0,9}(?:\"[^\"]*\"|'[^']*'|[^\s>\"']+)", re.IGNORECASE
@@ -106,16 +107,17 @@ def read_html(data: bytes) -> HtmlDocument:
 
 def declaring_utf8(text: str) -> str:
     """Return a page whose head names UTF-8 where it named an encoding: in its first XML and meta declarations."""
-    head, rest = text[:_CHARSET_BYTES], text[_CHARSET_BYTES:]
     for pattern in (_XML_ENCODING, _META_CHARSET):
-        head = pattern.sub("utf-8", head, count=1)
-    return head + rest
+        match = pattern.search(text, 0, _CHARSET_BYTES + _DECLARATION_BYTES)
+        if match and match.start() < _CHARSET_BYTES + _DECLARATION_BYTES // 2:
+            text = f"{text[: match.start()]}utf-8{text[match.end() :]}"
+    return text
 
 
 def declared_charset(data: bytes) -> str | None:
     """Return the encoding that the head of a page names, as browsers understand the name."""
-    match = _CHARSET.search(data[:_CHARSET_BYTES])
-    if match is None:
+    match = _CHARSET.search(data, 0, _CHARSET_BYTES + _DECLARATION_BYTES)
+    if match is None or match.start() >= _CHARSET_BYTES:
         return None
     name = (match[1] or match[2]).decode("ascii", "replace").lower()
     if name in _LATIN:  # browsers read all of these as Windows-1252; where that has no letter, as they say

@@ -49,13 +49,14 @@ class DecodedText:
         return None
 
 
-def decode(data: bytes, *, declared: str | None = None) -> DecodedText:
-    """Decode by byte order mark, else as declared, else as UTF-8. Nothing is ever replaced.
+def decode(data: bytes, *, declared: str | None = None, named: str | None = None) -> DecodedText:
+    """Decode by byte order mark, else as named, else as declared, else as UTF-8. Nothing is ever replaced.
 
     Args:
         data: A whole document.
         declared: The name the document itself gives its encoding. UTF-16 and UTF-32 count only with their mark: a
             declaration that could be read before decoding was not written in them.
+        named: The name a person gives it: UTF-16 without its mark is possible, and little-endian unless it says so.
 
     Raises:
         DocumentError: an unknown encoding, bytes that are not valid in it (with the position), bytes that would not
@@ -64,7 +65,7 @@ def decode(data: bytes, *, declared: str | None = None) -> DecodedText:
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return _checked(DecodedText(_decoded(data, encoding, skip=len(mark)), encoding, mark), data)
-    encoding = _codec_of(declared) if declared else "utf-8"
+    encoding = _codec_named(named) if named else _codec_declared(declared) if declared else "utf-8"
     return _checked(DecodedText(_decoded(data, encoding, skip=0), encoding), data)
 
 
@@ -80,9 +81,9 @@ def in_utf8(data: bytes, known: Format, *, encoding: str | None = None) -> bytes
         DocumentError: as `decode`.
     """
     if not isinstance(known, DeclaringFormat):
-        decoded = decode(data, declared=encoding)
+        decoded = decode(data, named=encoding)
         return data if decoded.encoding == "utf-8" else decoded.text.encode()
-    decoded = decode(data, declared=encoding or known.declared_encoding(data))
+    decoded = decode(data, declared=known.declared_encoding(data), named=encoding)
     if decoded.encoding == "utf-8" and encoding is None:
         return data
     bom = decoded.bom if decoded.encoding == "utf-8" else b""
@@ -92,22 +93,32 @@ def in_utf8(data: bytes, known: Format, *, encoding: str | None = None) -> bytes
 def is_encoding(name: str) -> bool:
     """Tell whether documents can be in an encoding of this name."""
     try:
-        _codec_of(name)
+        _codec_named(name)
     except DocumentError:
         return False
     return True
 
 
-def _codec_of(declared: str) -> str:
+def _codec_declared(declared: str) -> str:
+    codec = _codec_of(declared)
+    return "utf-8" if codec.startswith(("utf-8", "utf-16", "utf-32")) else codec
+
+
+def _codec_named(name: str) -> str:
+    codec = _codec_of(name)
+    return {"utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}.get(codec, codec)
+
+
+def _codec_of(name: str) -> str:
     codec = ""
     with contextlib.suppress(LookupError, ValueError):  # ValueError: a NUL in the name
-        info = codecs.lookup(declared.strip())
+        info = codecs.lookup(name.strip())
         codec = info.name.replace("_", "-") if getattr(info, "_is_text_encoding", True) else ""
     if not codec or codec in _NOT_FOR_DOCUMENTS:
         raise DocumentError(
-            f"the document declares an unknown encoding: {declared.strip()[:40]!r}", hint="convert it to UTF-8 first"
+            f"the document declares an unknown encoding: {name.strip()[:40]!r}", hint="convert it to UTF-8 first"
         )
-    return "utf-8" if codec.startswith(("utf-8", "utf-16", "utf-32")) else codec
+    return codec
 
 
 def _decoded(data: bytes, encoding: str, *, skip: int) -> str:
@@ -127,7 +138,7 @@ def _checked(decoded: DecodedText, data: bytes) -> DecodedText:
     if position >= 0:
         raise DocumentError(
             f"character {position} is a NUL: this is a binary file, or UTF-16 without its byte order mark",
-            hint="only text documents can be translated",
+            hint="only text documents can be translated; for UTF-16 say `hymt file --encoding utf-16`",
         )
     is_unicode = decoded.encoding.startswith("utf-")
     if not is_unicode and decoded.text.encode(decoded.encoding) != data:

@@ -35,12 +35,12 @@ _MOST_PIECES = 512
 
 _KEPT = re.compile(
     r"""
-    (?: [A-Za-z][A-Za-z0-9+.-]*://\S+ )          # URL
-    | (?: [\w.+-]+@[\w-]+(?:\.[\w-]+)+ )         # mail address
+    (?: [A-Za-z][A-Za-z0-9+.-]{0,30}://\S+ )     # URL; bounded, or a long word takes quadratic time
+    | (?: [\w.+-]{1,64}@[\w-]+(?:\.[\w-]+)+ )    # mail address
     | (?: </?[A-Za-z][^<>]*> )                   # tag
     | (?: &(?:\#\w+|\w+); )                      # entity
     | (?: \$?\{\{?[^{}]*\}\}? )                  # {name}, {{name}}, ${name}
-    | (?: %(?:\([^()]*\)|\d+\$)?[-+#0]*[\d.*]*[hlLqjzt]*[A-Za-z@] )   # %s, %(name)d, %1$s
+    | (?: %(?:\([^()]*\)|\d+\$)?[-+#0]*+[\d.*]*+[hlLqjzt]*[A-Za-z@] )   # %s, %(name)d, %1$s
     """,
     re.VERBOSE,
 )

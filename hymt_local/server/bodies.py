@@ -75,6 +75,9 @@ class TranslateBody(msgspec.Struct, frozen=True, kw_only=True):
     isolate: Annotated[
         bool, msgspec.Meta(description="keep the direction of placeholders in text that runs from right to left")
     ] = False
+    keeps_translated: Annotated[
+        bool, msgspec.Meta(description="leave units alone that are in the target language already")
+    ] = True
     pivot: Annotated[
         Literal["off", "auto", "zh"], msgspec.Meta(description="translate through Chinese; auto: where that may help")
     ] = "off"
@@ -108,6 +111,7 @@ class TranslateBody(msgspec.Struct, frozen=True, kw_only=True):
             draft=self.draft,
             pivot=Pivot(self.pivot),
             isolate=self.isolate,
+            keeps_translated=self.keeps_translated,
             guidance=self.guidance.guidance(),
         )
 

@@ -132,7 +132,7 @@ def test_what_a_command_writes_can_be_checked(hymt_here: RunHymt, tmp_path: Path
     done = hymt_here("check", "-t", "fr", str(pipe))
     writer.join()
     assert done.status == 0
-    assert b": 1 translations" in done.out
+    assert b": 1 translation from" in done.out
 
 
 def test_a_quoted_table_is_read_as_spreadsheets_write_it() -> None:
@@ -145,8 +145,9 @@ def test_a_quoted_table_is_read_as_spreadsheets_write_it() -> None:
 
 @pytest.mark.parametrize("data", [b"\xff\xfe\x00", b"a\tb\n\xff\n"])
 def test_undecodable_tables_are_refused(data: bytes) -> None:
-    with pytest.raises(DocumentError):
+    with pytest.raises(DocumentError) as refused:
         read_bilingual(data, "x.tsv")
+    assert "hymt file" not in refused.value.hint, "that is another command"
 
 
 @pytest.mark.parametrize("name", ["django-core.de", "django-core.ar", "django-core.ja", "django-admin.pl"])

@@ -59,7 +59,8 @@ def test_d_1_echo_gives_back_every_byte_of_every_format(hymt_here: RunHymt, fold
         (folder / path.parent.name).mkdir(exist_ok=True)
         (folder / path.parent.name / path.name).write_bytes(path.read_bytes())
     done = hymt_here("file", ".", "-r", "-o", "out", *ECHO)
-    assert (done.status, done.err) == (0, "")
+    assert done.status == 0
+    assert all("not in the script of English" in line for line in done.err.splitlines()), "the Chinese samples"
     for path in samples:
         assert (folder / "out" / path.parent.name / path.name).read_bytes() == path.read_bytes(), path.name
 
@@ -75,6 +76,14 @@ def test_d_2_pseudo_changes_texts_only(hymt_here: RunHymt, report: Path) -> None
 def test_protected_words_stay(hymt_here: RunHymt, report: Path) -> None:
     assert hymt_here("file", "report.md", "--protect", "title", *PSEUDO).status == 0
     assert "title" in (report.parent / "report.fr.md").read_text(encoding="utf-8")
+
+
+def test_f_13_what_is_in_the_target_language_stays_unless_all_is_wanted(hymt_here: RunHymt, report: Path) -> None:
+    french = "Le conseil municipal se réunit mardi prochain pour discuter du nouveau budget de la ville et de l'école."
+    report.write_text(f"{french}\n\nThe city council meets next Tuesday.\n", encoding="utf-8")
+    for more, stays in (((), True), (("--translate-all", "--force"), False)):
+        assert hymt_here("file", "report.md", *PSEUDO, *more).status == 0
+        assert (french in (report.parent / "report.fr.md").read_text(encoding="utf-8")) == stays
 
 
 def test_a_working_folder_that_is_gone_is_named_as_the_reason(

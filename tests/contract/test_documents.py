@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from hymt_local.documents.base import Document, Format, Languages, MergeOptions, Unit
@@ -375,6 +375,90 @@ def test_d_6_damaged_samples_are_refused_or_come_back_the_same(data: st.DataObje
         sample = data.draw(st.sampled_from(samples)).read_bytes()
         start, end = sorted(data.draw(st.tuples(*[st.integers(0, len(sample))] * 2)))
         assert_identity_or_refusal(known, sample[:start] + data.draw(st.binary(max_size=8)) + sample[end:])
+
+
+OPENED = (
+    *(
+        "---",
+        "+++",
+        "```",
+        "~~~",
+        "<!--",
+        "<script>",
+        "<pre>",
+        "<p title='",
+        "<![CDATA[",
+        "<?xml",
+        "{{",
+        "{%",
+        "$$",
+        "[a]: (",
+    ),
+    *(
+        "WEBVTT",
+        "WEBVTT\n\nNOTE",
+        "WEBVTT\n\nSTYLE",
+        "1\n00:00:01,000 --> 00:00:02,000",
+        'msgid "',
+        'msgid ""',
+        '{"a": [',
+    ),
+    *('{"a": "{n, plural, one {', "| a | b |\n| - | - |", "- a", "> a", "**", "[", "%(", "<a"),
+)
+
+
+@pytest.mark.parametrize("line_end", ["\n", "\r\n", "\r"], ids=repr)
+@pytest.mark.parametrize("opened", OPENED)
+def test_d_6_what_is_opened_and_never_closed_is_read_whatever_the_line_ends(opened: str, line_end: str) -> None:
+    for rest in ("title: some words", "", '"some words"', "# a", "  some: {words"):
+        data = "\n".join((opened, *[rest] * 60, "")).replace("\n", line_end).encode()
+        for known in FORMATS:
+            assert_identity_or_refusal(known, data)
+
+
+@st.composite
+def mutated(draw: st.DrawFn, data: bytes) -> bytes:
+    """Draw what may become of a file: bytes turned, cut out, doubled, moved, and syntax put in between."""
+    for _ in range(draw(st.integers(1, 5))):
+        start, end = sorted(draw(st.tuples(*[st.integers(0, len(data))] * 2)))
+        end = min(end, start + 200)
+        place = draw(st.integers(0, len(data)))
+        match draw(st.sampled_from(["turn", "cut", "double", "move", "syntax", "bytes", "line ends"])):
+            case "line ends":
+                data = data.replace(b"\r\n", b"\n").replace(b"\n", draw(st.sampled_from([b"\r\n", b"\r"])))
+            case "turn":
+                mask = draw(st.integers(1, 255))
+                data = data[:start] + bytes(byte ^ mask for byte in data[start : start + 3]) + data[start + 3 :]
+            case "cut":
+                data = data[:start] + data[end:]
+            case "double":
+                data = data[:end] + data[start:end] * draw(st.integers(1, 4)) + data[end:]
+            case "move":
+                data = (data[:start] + data[end:])[:place] + data[start:end] + (data[:start] + data[end:])[place:]
+            case "syntax":
+                data = data[:place] + draw(FRAGMENTS).encode() + data[place:]
+            case "bytes":
+                data = data[:place] + draw(st.binary(max_size=4)) + data[place:]
+    return data
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_d_6_mutated_files_of_the_corpora_lose_no_byte(
+    known: Format, corpus: Mapping[str, bytes], data: st.DataObject
+) -> None:
+    small = [each for each in corpus.values() if len(each) <= 20_000]
+    mutant = data.draw(mutated(data.draw(st.sampled_from(small))))
+    assert_identity_or_refusal(known, mutant)
+    try:
+        document = known.read(mutant, LANGUAGES)
+    except DocumentError:
+        return
+    assert document.merge({}, PLAIN).data == mutant
+    for mangle in (MANGLED["markup"], MANGLED["structure"]):
+        bad = {unit.id: mangle(unit.source.text) for unit in document.units}
+        kept = {unit.id: bad[unit.id] for unit in document.units if _is_let_through(document, unit, bad)}
+        known.read(document.merge(kept, PLAIN).data, LANGUAGES)
 
 
 # The registry

@@ -304,6 +304,7 @@ def test_every_field_of_a_request_crosses_to_the_server() -> None:
         draft="Bonjour\n",
         pivot=Pivot.ZH,
         isolate=True,
+        keeps_translated=False,
         guidance=Guidance((Term("cat", "chat"),), "A film.", "formal"),
         units=(
             UnitText("a {x}", (ProtectedSpan(Span(2, 5), TokenKind.OPEN, 3),), frozenset({TokenGroup.NONE}), ("b",)),

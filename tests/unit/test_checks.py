@@ -310,6 +310,21 @@ def test_f_12_an_answer_of_signs_is_garbage(source: str, target: str, is_found: 
     assert ("garbage" in codes) == is_found
 
 
+@pytest.mark.parametrize(
+    ("n_copied_before", "n_copied_after", "code"),
+    [(20, 0, "partly_untranslated"), (0, 20, "partly_untranslated"), (20, 20, "untranslated")],
+)
+def test_f_2_a_long_text_is_a_copy_only_when_both_of_its_ends_are(
+    n_copied_before: int, n_copied_after: int, code: str
+) -> None:
+    english = "The library opens at nine in the morning and closes at six. "
+    french = "La bibliothèque ouvre à neuf heures du matin et ferme à six heures. "
+    middle = "" if n_copied_before and n_copied_after else french * 20
+    source = english * (n_copied_before + n_copied_after + (20 if middle else 0))
+    target = english * n_copied_before + middle + english * n_copied_after + ("" if middle else "end")
+    assert code in {finding.code for finding in check_pair(Pair(source, target, "en", "fr"))}
+
+
 @pytest.mark.parametrize("run", [" ", "\n", "\t", "1", "1,", "(", "a ", "\u00a0", "Note: ", "“"])
 def test_d_6_runs_of_one_sign_take_a_time_that_grows_like_their_length(run: str) -> None:
     def cost(length: int) -> float:

@@ -23,7 +23,7 @@ from hymt_local.events import (
     TranslationRequest,
 )
 from hymt_local.retries import Change, RetryPolicy
-from hymt_local.segment import Attempt, ProtectedSpan, Span, TokenKind, UnitText
+from hymt_local.segment import Attempt, Guidance, ProtectedSpan, Span, Term, TokenKind, UnitText
 from hymt_local.translator import OpenModel, Translator
 from tests.services import request, scripted_model, settled
 from tests.unit.test_units import MemoryStore, unit
@@ -320,7 +320,22 @@ async def test_f_7_context_in_the_answer_is_refused() -> None:
     wanted = asked(unit("It was empty.", context=("The old house stood on a hill.",)))
     (done,) = settled(await events_of(model, wanted))
     assert done.target == "Elle était vide."
-    assert len(backend.calls.requests) == 2
+    first, second = prompts_of(backend)
+    assert "hill" in first
+    assert "hill" not in second, "the second attempt does without what the first one repeated"
+
+
+@pytest.mark.parametrize("kind", ["context", "style"])
+async def test_f_7_what_the_user_said_in_the_answer_is_refused_too(kind: str) -> None:
+    said = "A story of an old house that stands on a hill."
+    model, backend = generation_of("mt2", reply(f"{said} Elle était vide."), reply("Elle était vide."))
+    wanted = request("The house was empty.", guidance=Guidance((Term("house", "maison"),), **{kind: said}))
+    (done,) = settled(await events_of(model, wanted))
+    assert (done.target, done.error) == ("Elle était vide.", None)
+    first, second = prompts_of(backend)
+    assert said in first
+    assert said not in second
+    assert "maison" in second
 
 
 async def test_all_prompts_of_a_direction_have_the_same_beginning() -> None:
@@ -418,7 +433,8 @@ async def test_f_16_a_segment_that_failed_tells_all_that_was_tried() -> None:
     model, _ = generation_of("mt2", cut("Un"), max_segment_tokens=4000)
     (done,) = settled(await events_of(model, asked(unit("One sentence of several words here."))))
     assert done.error is not None
-    assert [(attempt.finish, attempt.failed) for attempt in done.attempts] == [("length", ("cut_off",))]
+    tried = [(attempt.temperature, attempt.finish, attempt.failed) for attempt in done.attempts]
+    assert tried == [(0.0, "length", ("cut_off",)), (0.7, "length", ("cut_off",))]
 
 
 async def test_f_16_an_answer_that_was_good_at_once_has_one_attempt_and_the_cache_none() -> None:
@@ -461,10 +477,12 @@ async def test_f_16_another_policy_has_its_own_phrases_in_the_cache() -> None:
 
 
 async def test_f_4_f_12_an_answer_far_too_long_is_ended_before_its_budget() -> None:
+    source = "Save the file under another name, in the folder of the project in which it was opened this morning."
+    target = "Enregistrez le fichier sous un autre nom, dans le dossier du projet où il a été ouvert ce matin."
     ramble = " ".join(f"mot{n} suit{n * n}" for n in range(400))
-    model, backend = generation_of("mt2", reply(ramble), reply("Enregistrez le fichier"), max_segment_tokens=4000)
-    (done,) = settled(await events_of(model, asked(unit("Save the file"))))
-    assert (done.target, done.error) == ("Enregistrez le fichier", None)
+    model, backend = generation_of("mt2", reply(ramble), reply(target), max_segment_tokens=4000)
+    (done,) = settled(await events_of(model, asked(unit(source))))
+    assert (done.target, done.error) == (target, None)
     assert (done.attempts[0].finish, done.attempts[0].failed) == ("overlong", ("ratio",))
     assert len(backend.calls.requests) == 2
 

@@ -137,6 +137,18 @@ def test_d_4_on_request_a_document_becomes_utf_8_and_says_so(
     assert in_utf8(text.encode(encoding), format_named(format_name)) == expected.encode()
 
 
+@pytest.mark.parametrize("n_before", range(980, 1030))
+def test_d_4_a_declaration_is_read_whole_wherever_it_begins(n_before: int) -> None:
+    html = format_named("html")
+    page = f'<p>{"x" * (n_before - 3)}<meta charset="iso-8859-2"><p>žluť'
+    if n_before < 1024:
+        expected = page.replace("iso-8859-2", "utf-8")
+        assert in_utf8(page.encode("iso-8859-2"), html).decode() == expected
+    else:
+        with pytest.raises(DocumentError, match="is not valid UTF-8"):
+            in_utf8(page.encode("iso-8859-2"), html)
+
+
 def test_d_4_the_user_may_name_the_encoding() -> None:
     text, srt, html = "1\n00:00:01,000 --> 00:00:02,000\nПривет\n", format_named("srt"), format_named("html")
     assert in_utf8(text.encode("cp1251"), srt, encoding="windows-1251") == text.encode()
@@ -147,6 +159,38 @@ def test_d_4_the_user_may_name_the_encoding() -> None:
     assert in_utf8(page.encode(), html, encoding="utf-8").decode() == "<meta charset=utf-8><p>Привет</p>"
     assert is_encoding("gb18030")
     assert not is_encoding("klingon")
+
+
+@pytest.mark.parametrize(
+    ("named", "codec"),
+    [
+        ("UTF-16", "utf-16-le"),
+        ("utf_16_le", "utf-16-le"),
+        ("utf-16be", "utf-16-be"),
+        ("utf-32", "utf-32-le"),
+        ("utf-32-be", "utf-32-be"),
+    ],
+)
+def test_d_4_unicode_without_its_mark_can_be_named(named: str, codec: str) -> None:
+    text = "1\n00:00:01,000 --> 00:00:02,000\nПривет\n"
+    srt = format_named("srt")
+    assert in_utf8(text.encode(codec), srt, encoding=named) == text.encode()
+    with pytest.raises(DocumentError, match="NUL"):
+        in_utf8(text.encode(codec), srt)
+    with pytest.raises(DocumentError):
+        in_utf8(text.encode(codec)[:-1], srt, encoding=named)
+    page = "<meta charset=utf-16><p>Привет</p>"
+    expected = "<meta charset=utf-8><p>Привет</p>"
+    assert in_utf8(page.encode(codec), format_named("html"), encoding=named).decode() == expected
+
+
+@given(st.binary(), st.sampled_from(["utf-16", "utf-32-be", "utf-8-sig", "gb18030", "big5hkscs"]))
+def test_d_4_any_bytes_in_a_named_encoding_come_back_the_same_or_are_refused(data: bytes, named: str) -> None:
+    try:
+        decoded = decode(data, named=named)
+    except DocumentError:
+        return
+    assert decoded.encode(decoded.text) == data
 
 
 @pytest.mark.parametrize("data", [b"", "é".encode(), b"\xef\xbb\xbfa"])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hymt_local.engine.echo import EchoBackend, pseudo_localize
 from hymt_local.engine.scheduler import ThreadedEngine
 from hymt_local.engine.scripted import Crash, Echo, ScriptedBackend, reply
@@ -220,6 +222,14 @@ async def test_f_13_units_in_the_target_language_stay_as_they_are() -> None:
     )
     targets = await targets_of(scripted_model(backend, kind="test"), unit(french), unit(english), unit("Merci"))
     assert targets == [french, english.upper(), "MERCI"]
+
+
+async def test_f_13_on_request_units_in_the_target_language_are_translated_too() -> None:
+    french = "Le conseil municipal se réunit mardi prochain pour discuter du nouveau budget de la ville et de l'école."
+    model = scripted_model(ScriptedBackend(Echo(str.upper)), kind="test")
+    wanted = replace(asked(unit(french), target_lang="fr"), keeps_translated=False)
+    (done,) = settled(await events_of(model, wanted))
+    assert done.target == french.upper()
 
 
 async def test_f_13_a_short_unit_in_the_targets_script_stays_too() -> None:

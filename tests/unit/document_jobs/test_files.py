@@ -178,10 +178,11 @@ def test_d_5_rests_of_a_killed_run_are_removed(source: Path, state_dir: Path) ->
         (lambda path: path.mkdir(), "is a folder"),
         (lambda path: os.mkfifo(path), "is not a regular file"),
         (lambda path: path.symlink_to(path), "cannot read"),
+        (lambda path: path.symlink_to("nowhere"), "is a link to a file that does not exist"),
         (lambda path: path.write_bytes(b"PK\x03\x04\x00\x00"), "is a NUL: this is a binary file"),
         (lambda path: path.write_bytes(b"\xff\xd8\xff\xe0"), "byte 0 \\(0xff\\) is not valid UTF-8"),
     ],
-    ids=["missing", "folder", "pipe", "endless link", "archive", "picture"],
+    ids=["missing", "folder", "pipe", "endless link", "dead link", "archive", "picture"],
 )
 def test_what_is_no_document_is_refused(
     tmp_path: Path, state_dir: Path, make: Callable[[Path], None], message: str

@@ -54,6 +54,7 @@ def test_resume_after_a_complete_run_whose_output_is_gone_starts_again(source: P
         pytest.param({"options": options(is_bilingual=True)}, id="bilingual"),
         pytest.param({"options": options(protect=("Second",))}, id="protected words"),
         pytest.param({"options": options(pivot=Pivot.ZH)}, id="pivot"),
+        pytest.param({"options": options(keeps_translated=False)}, id="translated segments"),
         pytest.param({"model_identity": "sha"}, id="model file"),
     ],
 )

@@ -22,7 +22,7 @@ from tests.translating import events_of, failed_code, finished
 
 
 async def test_f_5_an_answer_that_was_cut_off_is_a_visible_failure_and_the_source_is_kept() -> None:
-    backend = ScriptedBackend(cut("Bonj"), reply("Au revoir"))
+    backend = ScriptedBackend(cut("Bonj"), reply("Au revoir"), cut("Bonj"))
     events = await events_of(scripted_model(backend), request("Hello\nGoodbye"))
     last = events[-1]
     assert isinstance(last, Finished)
@@ -32,7 +32,8 @@ async def test_f_5_an_answer_that_was_cut_off_is_a_visible_failure_and_the_sourc
     assert done.error is not None
     assert done.error.code == "segment_rejected"
     assert "cut off" in done.error.message
-    assert len(backend.calls.requests) == 2, "the same request would be cut off again"
+    temperatures = [sent.sampling.temperature for sent in backend.calls.requests]
+    assert temperatures == [0.0, 0.0, 0.7], "the same request would be cut off again"
 
 
 @pytest.mark.parametrize(
