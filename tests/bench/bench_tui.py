@@ -17,6 +17,7 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import psutil
 
@@ -92,7 +93,7 @@ def measure_streaming(seconds: float) -> Streaming:
 
 def measure_beside_resident() -> int:
     """Return the bytes of `hymt` after a translation that a resident process did."""
-    os.environ["HYMT_HOME"] = os.path.join(os.environ["HYMT_HOME"], "beside")  # without the text kept by another run
+    os.environ["HYMT_HOME"] = str(Path(os.environ["HYMT_HOME"], "beside"))  # without the text kept by another run
     hymt = [sys.executable, "-m", "hymt_local"]
     program = Program(command=hymt)
     try:
