@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Mapping, Sequence
@@ -40,6 +41,7 @@ def run_tui(
         The exit status: 0; 1 after a fault of the program, which is then shown on stderr; 128 and the number of the
         signal that ended it.
     """
+    gc.disable()  # nothing made before the first frame is garbage; `HymtApp.on_ready` turns it on again
     from hymt_local.tui.terminal import examine_terminal
 
     terminal = examine_terminal(os.environ, input_fd=sys.stdin.fileno(), output_fd=sys.stdout.fileno())
@@ -52,7 +54,10 @@ def run_tui(
     environment = open_environment(
         service, application, environ=environ, languages=languages, models=models, terminal=terminal
     )
-    with cell_widths_as(terminal.cell_widths), unicode_line_breaks():
-        app = HymtApp(environment.environment, current=current, problems=environment.problems)
-        app.run()
+    try:
+        with cell_widths_as(terminal.cell_widths), unicode_line_breaks():
+            app = HymtApp(environment.environment, current=current, problems=environment.problems)
+            app.run()
+    finally:
+        gc.enable()
     return app.return_code or 0

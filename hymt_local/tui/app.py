@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 import sys
@@ -107,6 +108,7 @@ class HymtApp(App[None], inherit_bindings=False):
 
     def on_ready(self) -> None:
         """Report what could not be done as the settings and files say."""
+        gc.enable()
         theme = self.environment.settings.theme
         if theme not in self.available_themes:
             known = ", ".join(sorted(self.available_themes))

@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
+from textual.events import Resize
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
@@ -18,6 +19,9 @@ from hymt_local.tui.keymap import APP_COMMANDS, EDITING_KEYS, VIEW_COMMANDS, Com
 from hymt_local.tui.views import View
 
 _KEY_CELLS = 24
+_LEAST_BESIDE_CELLS = 28
+"""With less room beside the keys, what they do stands below them."""
+_INDENT = "  "
 
 
 class HelpScreen(ModalScreen[None]):
@@ -35,21 +39,29 @@ class HelpScreen(ModalScreen[None]):
         """Lay out the sections."""
         with Vertical(id="dialog", classes="-wide"):
             with VerticalScroll(id="help"):
-                yield Static(self._page(), markup=False)
+                yield Static(id="help-page", markup=False)
             yield Static(self._wording("help.close"), id="dialog-help", markup=False)
 
-    def _page(self) -> Content:
+    def on_resize(self, event: Resize) -> None:
+        """Write the page for the width there is."""
+        self.call_after_refresh(self._write_page)
+
+    def _write_page(self) -> None:
+        page = self.query_one("#help-page", Static)
+        page.update(self._page(page.content_size.width))
+
+    def _page(self, width: int) -> Content:
         wording = self._wording
         others = [view for view in View if view is not self._view]
         editing = [(wording(f"editing.{name}.keys"), wording(f"editing.{name}.text")) for name in EDITING_KEYS]
         copied = wording("help.copying", file=str(self._environment.copy_file))
         keymap = wording("help.keymap", file=str(self._environment.application.paths.keymap_file))
         parts = [
-            _section(wording(f"view.{self._view}"), map(self._row, VIEW_COMMANDS[self._view])),
-            _section(wording("help.everywhere"), map(self._row, APP_COMMANDS)),
-            _section(wording("help.text"), editing),
+            _section(wording(f"view.{self._view}"), map(self._row, VIEW_COMMANDS[self._view]), width),
+            _section(wording("help.everywhere"), map(self._row, APP_COMMANDS), width),
+            _section(wording("help.text"), editing, width),
             [_heading(wording("help.files")), Content(sanitize(copied)), Content(sanitize(keymap))],
-            *(_section(wording(f"view.{view}"), map(self._row, VIEW_COMMANDS[view])) for view in others),
+            *(_section(wording(f"view.{view}"), map(self._row, VIEW_COMMANDS[view]), width) for view in others),
         ]
         return Content("\n\n").join(Content("\n").join(part) for part in parts)
 
@@ -62,11 +74,25 @@ def _heading(title: str) -> Content:
     return Content.styled(title, "$text-accent bold")
 
 
-def _section(title: str, rows: Iterable[tuple[str, str]]) -> list[Content]:
-    lines = [
-        Content.assemble((_padded(keys), "bold"), (description, "$foreground-muted")) for keys, description in rows
+def _section(title: str, rows: Iterable[tuple[str, str]], width: int) -> list[Content]:
+    return [_heading(title), *(line for keys, description in rows for line in _lines(keys, description, width))]
+
+
+def _lines(keys: str, description: str, width: int) -> list[Content]:
+    """Return the keys and what they do, side by side in two columns where there is room for both."""
+    beside = width - _KEY_CELLS
+    if beside < _LEAST_BESIDE_CELLS:
+        below = _wrapped(description, width - len(_INDENT))
+        return [Content.styled(keys, "bold"), *(Content(_INDENT) + line for line in below)]
+    first, *others = _wrapped(description, beside)
+    return [
+        Content.styled(_padded(keys), "bold") + first,
+        *(Content(" " * _KEY_CELLS) + line for line in others),
     ]
-    return [_heading(title), *lines]
+
+
+def _wrapped(text: str, width: int) -> list[Content]:
+    return Content.styled(text, "$foreground-muted").wrap(max(width, 1)) or [Content()]
 
 
 def _padded(keys: str) -> str:

@@ -219,7 +219,7 @@ class StatusArea(Vertical):
         """Show a run."""
         self.show_state(text.state, is_wrapped=text.is_error)
         self.set_class(text.is_error, "-telling")
-        self.query_one("#status-model", Static).update(text.model)
+        _put(self.query_one("#status-model", Static), text.model)
         self.show_advice(text.advice)
         self.show_details(text.details)
 
@@ -232,14 +232,21 @@ class StatusArea(Vertical):
 
     def show_advice(self, advice: Content) -> None:
         """Show what can be done, or what is to be known, below the state."""
-        self.query_one("#status-advice", Static).update(advice)
+        _put(self.query_one("#status-advice", Static), advice)
 
     def show_details(self, details: Content) -> None:
         """Show the figures of the model."""
-        self.query_one("#status-details", Static).update(details)
+        _put(self.query_one("#status-details", Static), details)
 
     def show_state(self, text: Content, *, is_wrapped: bool = False) -> None:
         """Show what is going on; what went wrong may take several rows (`is_wrapped`)."""
         line = self.query_one("#status-state", Static)
         line.set_class(is_wrapped, "-wrapped")
-        line.update(text)
+        _put(line, text)
+
+
+def _put(line: Static, content: Content) -> None:
+    """Change a line that says something else; an update lays out the whole screen again."""
+    shown = line.content
+    if not (isinstance(shown, Content) and shown.is_same(content)):
+        line.update(content)

@@ -100,6 +100,8 @@ class TranslateScreen(ViewScreen):
         self._alarm: Alarm | None = None
         self._runner = Runner(self, view=self, environment=environment)
         self._state = RunState()
+        self._told_phase = Phase.IDLE
+        """Of the run, when the status line was last written."""
         self._passages: tuple[Passage, ...] = ()
         self._rss_bytes = 0
         self._devices: Mapping[str, str] = {}
@@ -520,7 +522,8 @@ class TranslateScreen(ViewScreen):
             self._target.show(text)
             self._mark_target(is_current=run.request.text == self._source.text)
             self._forget_passages()
-        self._show_progress()
+        if run.state.phase is not self._told_phase or run.state.phase is not Phase.WRITING:
+            self._show_progress()  # while text streams the ticker does: twice a second is as fast as anyone reads
 
     def run_ended(self, run: Run) -> None:
         """Show the authoritative text, or why there is none."""
@@ -688,6 +691,7 @@ class TranslateScreen(ViewScreen):
 
     def _status(self) -> StatusText:
         run = self._runner.run
+        self._told_phase = run.state.phase if run else self._state.phase
         return status_of(
             run.state if run else self._state,
             elapsed_s=self._runner.elapsed_s,

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 from textual.widgets import Input, OptionList, Static
 
 from hymt_local.tui.dialogs import PathDialog
@@ -80,13 +81,28 @@ async def test_help_names_every_action_with_its_keys(make_app: MakeApp) -> None:
     async with make_app().run_test(size=(120, 50)) as pilot:
         environment = app_of(pilot).environment
         await pilot.press("f1")
-        page = str(pilot.app.screen.query_one("#help Static", Static).render())
+        await pilot.pause()
+        page = " ".join(str(pilot.app.screen.query_one("#help-page", Static).content).split())
         for command in every_command():
             assert command.description(environment.wording) in page
             assert ", ".join(environment.keymap.shown_keys(command, environment.wording)) in page
         assert "last-translation.txt" in page
         await pilot.press("f1")
         assert not isinstance(pilot.app.screen, HelpScreen)
+
+
+@pytest.mark.parametrize(("columns", "indent"), [(120, 24), (40, 2)])
+async def test_what_a_key_does_stands_in_one_column_of_the_help(make_app: MakeApp, columns: int, indent: int) -> None:
+    async with make_app().run_test(size=(columns, 30)) as pilot:
+        await pilot.press("f1")
+        await pilot.pause()
+        page = pilot.app.screen.query_one("#help-page", Static)
+        rows = str(page.content).split("\n\n")[0].split("\n")[1:]
+        environment = app_of(pilot).environment
+        keys = {", ".join(environment.keymap.shown_keys(each, environment.wording)) for each in every_command()}
+        for row in rows:
+            assert row[:indent].strip() == "" or any(row.startswith(each) for each in keys), row
+            assert cell_len(row) <= page.content_size.width, row
 
 
 async def test_the_palette_runs_any_action(make_app: MakeApp) -> None:

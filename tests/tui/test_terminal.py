@@ -13,7 +13,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from hymt_local.language import LANGUAGES
 from hymt_local.paths import Paths
+from hymt_local.tui.bidi import has_rtl
 from tests.tui.pty_program import PATIENCE_S, READY, REPOSITORY, Program
 
 pytestmark = pytest.mark.pty
@@ -74,7 +76,7 @@ def test_chinese_and_persian_typed_translated_and_the_terminal_left_clean(tmux: 
     tmux.press("F4")
     tmux.until(lambda screen: "last-translation.txt" in screen)
     tmux.press("M-5")
-    tmux.until(lambda screen: "gpu_layers" in screen)
+    tmux.until(lambda screen: "target_lang" in screen)
     tmux.press("M-1")
     tmux.until(lambda screen: "你好" in screen)
     tmux.press("C-q")
@@ -241,3 +243,18 @@ def test_a_hundred_thousand_characters_are_pasted_and_leave_the_program_usable(
     app.read_until(b"Long text")
     app.send(b"\x11")
     assert app.wait() == 0
+
+
+@pytest.mark.parametrize("part", range(4))
+def test_the_name_of_every_language_is_shown_on_both_sides_and_moves_no_border(tmux: Tmux, part: int) -> None:
+    names = [language.native for language in LANGUAGES][part::4]
+    tmux.start(f"{sys.executable} -m tests.tui.echo_app; exec cat")
+    tmux.until(lambda screen: "Type or paste text" in screen)
+    tmux.run("set-buffer", "\n".join(names))
+    tmux.run("paste-buffer", "-p", "-r")
+    screen = tmux.until(lambda screen: "Translated in" in screen)
+    rows = [[part.strip() for part in row.split("│")] for row in screen.splitlines()[3 : 3 + len(names)]]
+    assert [row[1] for row in rows] == names
+    assert [row[3] for row in rows if not has_rtl(row[1])] == [name for name in names if not has_rtl(name)]
+    assert all(row[3] for row in rows)
+    assert {len(row) for row in rows} == {5}

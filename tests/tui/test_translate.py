@@ -85,7 +85,7 @@ class TestARun:
         assert "50%" in seen[1]
         assert "10 of 40 tokens" in seen[2]
         assert "Esc cancels" in seen[3]
-        assert "60 tokens · 40 tokens/s" in seen[4]
+        assert "40 tokens/s · 60 tokens" in seen[4]
 
     async def test_streams_at_most_twenty_times_a_second(
         self, make_app: MakeApp, service: FakeService, clock: FakeClock
