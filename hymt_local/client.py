@@ -6,7 +6,6 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 import msgspec
@@ -235,7 +234,7 @@ def _encoded(request: TranslationRequest) -> bytes:
     Raises:
         InputEncodingError: the text holds half a character.
     """
-    body: dict[str, Any] = {each.name: getattr(request, each.name) for each in fields(request)}
+    body: dict[str, Any] = msgspec.structs.asdict(request)
     body |= {"priority": request.priority.name.lower(), "stream": True}
     try:
         return msgspec.json.encode(body)

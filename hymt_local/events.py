@@ -6,8 +6,9 @@ All values are frozen and picklable: the same stream crosses threads, processes 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
+
+import msgspec
 
 from hymt_local.errors import ErrorReport
 from hymt_local.segment import NO_GUIDANCE, Attempt, Finding, Guidance, Segment, UnitText
@@ -30,8 +31,7 @@ class Origin(StrEnum):
     """Passed through without translation: numbers, whitespace, or source and target language are the same."""
 
 
-@dataclass(frozen=True, slots=True)
-class SamplingParams:
+class SamplingParams(msgspec.Struct, frozen=True):
     """How the next token is chosen; the default is greedy, so that the same text gives the same translation.
 
     `repetition_penalty` counts the generated tokens only (llama.cpp's meaning), 1.05 as the model cards ask.
@@ -55,8 +55,7 @@ class Pivot(StrEnum):
     """Whenever neither language is Chinese."""
 
 
-@dataclass(frozen=True, slots=True)
-class TranslationRequest:
+class TranslationRequest(msgspec.Struct, frozen=True):
     """One text to translate.
 
     `source_lang` is a tag of the catalog, or None to detect it; `model` is a reference such as `demo`,
@@ -89,16 +88,14 @@ class TranslationRequest:
     """Terms, context and style; refused by a model that was not trained to take them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ModelLoading:
+class ModelLoading(msgspec.Struct, frozen=True):
     """The model is being read; `fraction` is 0.0 to 1.0."""
 
     model: str
     fraction: float
 
 
-@dataclass(frozen=True, slots=True)
-class ModelLoaded:
+class ModelLoaded(msgspec.Struct, frozen=True):
     """The model is in memory, just now or since an earlier job, and how.
 
     Comes before what it generates for this job; not at all when nothing has to be generated.
@@ -117,8 +114,7 @@ class ModelLoaded:
     """Memory was shorter than expected: fewer layers are on the GPU, or the context is shorter, than was planned."""
 
 
-@dataclass(frozen=True, slots=True)
-class Started:
+class Started(msgspec.Struct, frozen=True):
     """Languages and model are settled and the text is split."""
 
     model: str
@@ -137,8 +133,7 @@ class Started:
     """Why the source language that was named is unlikely; empty when it is not."""
 
 
-@dataclass(frozen=True, slots=True)
-class PromptProgress:
+class PromptProgress(msgspec.Struct, frozen=True):
     """Prompt tokens of one segment read so far."""
 
     segment: int
@@ -146,16 +141,14 @@ class PromptProgress:
     total_tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class TextDelta:
+class TextDelta(msgspec.Struct, frozen=True):
     """New text of one segment, in order; a later `SegmentDone` is the authority."""
 
     segment: int
     text: str
 
 
-@dataclass(frozen=True, slots=True)
-class TokenUsage:
+class TokenUsage(msgspec.Struct, frozen=True):
     """Counts and times of generation, summed over segments; zero for what came from the cache."""
 
     prompt_tokens: int = 0
@@ -177,8 +170,7 @@ class TokenUsage:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class SegmentDone:
+class SegmentDone(msgspec.Struct, frozen=True):
     """One segment is settled. With `error` set, `target` is the source text, unchanged."""
 
     segment: int
@@ -194,8 +186,7 @@ class SegmentDone:
     """Every generation that was made for it, in order; none for what needed no model."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(msgspec.Struct, frozen=True):
     """The whole text, outer whitespace and line structure restored."""
 
     text: str
@@ -208,21 +199,19 @@ class Finished:
     """CACHE or SOURCE only when every translatable segment came from there."""
     usage: TokenUsage
     elapsed_s: float
-    failed: tuple[SegmentDone, ...] = field(default=())
+    failed: tuple[SegmentDone, ...] = ()
     """Segments that stayed source text; not empty means exit status 1."""
     pivot_lang: str | None = None
     """The language that the translation went through."""
 
 
-@dataclass(frozen=True, slots=True)
-class Failed:
+class Failed(msgspec.Struct, frozen=True):
     """The job ended without a result."""
 
     error: ErrorReport
 
 
-@dataclass(frozen=True, slots=True)
-class Cancelled:
+class Cancelled(msgspec.Struct, frozen=True):
     """The job was cancelled; nothing of it is remembered except segments already done."""
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
+
 from hymt_local.catalog import ModelSpec
 from hymt_local.checks import find_terms
 from hymt_local.errors import UnsupportedModelError, UsageError
@@ -55,7 +57,7 @@ def guidance_for(text: str, guidance: Guidance, *, source_lang: str) -> Guidance
         return guidance
     names = [term.source for term in guidance.terms]
     found = {match.term for match in find_terms(text, names, lang=source_lang)}
-    return replace(guidance, terms=tuple(term for term in guidance.terms if term.source in found))
+    return msgspec.structs.replace(guidance, terms=tuple(term for term in guidance.terms if term.source in found))
 
 
 def guidance_of_leg(request: TranslationRequest, *, is_last: bool) -> Guidance:

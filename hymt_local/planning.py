@@ -6,6 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+import msgspec
+
 from hymt_local.catalog import ModelSpec
 from hymt_local.coverage import Coverage
 from hymt_local.detect import Detection, LanguageDetector
@@ -148,7 +150,7 @@ class Planner:
         """
         _check_texts(request)
         spec = self._model.spec
-        request = replace(request, guidance=checked_guidance(spec, request))
+        request = msgspec.structs.replace(request, guidance=checked_guidance(spec, request))
         target_lang = match_language(request.target_lang, supported=spec.languages)
         units = tuple(self._unit_source(unit, request.protect) for unit in request.units)
         texts = _segments_of(units) if units else split_lines(request.text)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Container
-from dataclasses import dataclass
 from enum import StrEnum
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Span:
+
+class Span(msgspec.Struct, frozen=True):
     """A half-open range `[start, end)` of code points in one text."""
 
     start: int
@@ -29,8 +29,7 @@ class TokenKind(StrEnum):
     CLOSE = "close"
 
 
-@dataclass(frozen=True, slots=True)
-class ProtectedSpan:
+class ProtectedSpan(msgspec.Struct, frozen=True):
     """A part of a text that comes back character for character, untranslated: a placeholder, tag, code or name."""
 
     span: Span
@@ -55,8 +54,7 @@ class TokenGroup(StrEnum):
     """Only the spans that are given."""
 
 
-@dataclass(frozen=True, slots=True)
-class UnitText:
+class UnitText(msgspec.Struct, frozen=True):
     """One unit of a document as the translator takes it: translated as a whole, its lines are not separate texts."""
 
     text: str
@@ -77,16 +75,14 @@ class GuidanceKind(StrEnum):
     STYLE = "style"
 
 
-@dataclass(frozen=True, slots=True)
-class Term:
+class Term(msgspec.Struct, frozen=True):
     """A term and the translation to use for it."""
 
     source: str
     target: str
 
 
-@dataclass(frozen=True, slots=True)
-class Guidance:
+class Guidance(msgspec.Struct, frozen=True):
     """What a model is told beside a text, in the user's own words: it shapes the translation and is no part of it."""
 
     terms: tuple[Term, ...] = ()
@@ -123,8 +119,7 @@ class Severity(StrEnum):
     INFO = "info"
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(msgspec.Struct, frozen=True):
     """What a check says of one target."""
 
     code: str
@@ -138,8 +133,7 @@ class Finding:
     """What the user may do; empty when the message says it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True):
     """One generation for a segment, as it can be looked up later."""
 
     prompt: str
@@ -153,8 +147,7 @@ class Attempt:
     """Codes of the checks that refused it; empty for an answer that was taken."""
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(msgspec.Struct, frozen=True):
     """One unit handed to the model.
 
     Law: over all segments of a text, `lead + source + trail` joined in order is that text, byte for byte.

@@ -9,9 +9,10 @@ import re
 import unicodedata
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
 from enum import IntEnum
 from itertools import accumulate, pairwise
+
+import msgspec
 
 from hymt_local.literals import find_literals, without_literals
 from hymt_local.segment import Segment
@@ -126,7 +127,7 @@ def gap_after(target: str, segments: Sequence[Segment], *, source_lang: str, tar
     """
     segment, *following = segments
     joined = join_segments(
-        [replace(segment, lead=""), *(replace(after, trail="") for after in following)],
+        [msgspec.structs.replace(segment, lead=""), *(msgspec.structs.replace(after, trail="") for after in following)],
         [target, *("" for _ in following)],
         source_lang=source_lang,
         target_lang=target_lang,

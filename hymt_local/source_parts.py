@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate
 
+import msgspec
+
 from hymt_local.catalog import ModelSpec
 from hymt_local.prompts import Formatted, has_task
 from hymt_local.protect import MaskFamily, can_keep
@@ -73,7 +75,7 @@ def piece_of(index: int, part: SourceText) -> Segment:
     """Return a part without its outer whitespace; what has no words outside its tokens stays as it is."""
     piece = outer_split(index, part.text)
     has_words = any(map(str.isalpha, part.words))
-    return piece if has_words else replace(piece, translatable=False)
+    return piece if has_words else msgspec.structs.replace(piece, translatable=False)
 
 
 def is_token(part: SourceText) -> bool:

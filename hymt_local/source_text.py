@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
+import msgspec
+
 from hymt_local.literals import Literal, find_literals
 from hymt_local.scripts import whole_word
 from hymt_local.segment import NO_GUIDANCE, Guidance, ProtectedSpan, Span, TokenGroup, TokenKind, UnitText
@@ -47,7 +49,7 @@ class SourceText:
         inside = self.tokens[first:after]
         ends = Counter(token.pair for token in inside if token.kind is not TokenKind.ATOMIC)
         moved = [
-            replace(
+            msgspec.structs.replace(
                 token if ends[token.pair] == 2 else ProtectedSpan(token.span),
                 span=Span(token.span.start - start, token.span.end - start),
             )
@@ -178,7 +180,7 @@ def _without_overlaps(spans: Sequence[ProtectedSpan], *, first: int = 0) -> list
     for span in sorted(spans[first:], key=lambda each: (each.span.start, -each.span.end)):
         n_before = bisect_left(starts, span.span.end)
         if span.span.start >= end and (n_before == 0 or reach[n_before - 1] <= span.span.start):
-            kept.append(replace(span, pair=-span.pair) if span.pair else span)
+            kept.append(msgspec.structs.replace(span, pair=-span.pair) if span.pair else span)
             end = span.span.end
     ends = Counter(span.pair for span in kept if span.kind is not TokenKind.ATOMIC)
     whole = [span if ends[span.pair] == 2 else ProtectedSpan(span.span) for span in kept]

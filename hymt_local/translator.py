@@ -10,6 +10,8 @@ from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+import msgspec
+
 from hymt_local.catalog import ModelSpec
 from hymt_local.detect import LanguageDetector
 from hymt_local.engine.base import ModelInfo
@@ -362,7 +364,7 @@ def _after_first_leg(
         done = first[segment.index]
         carried = None if done.error else carried_over(source, done.target)
         is_wanted = segment.translatable and carried is not None
-        segments.append(replace(segment, source=done.target, translatable=is_wanted))
+        segments.append(msgspec.structs.replace(segment, source=done.target, translatable=is_wanted))
         sources.append(carried or SourceText(done.target))
     return tuple(segments), tuple(sources)
 
@@ -374,7 +376,7 @@ def _of_both_legs(plan: Plan, first: SegmentDone, second: SegmentDone) -> Segmen
     if error is None and plan.segments[second.segment].translatable and second.origin is Origin.SOURCE:
         lost = SegmentRejectedError("a protected part was lost on the way", hint="translate it directly")
         error = lost.report()
-    return replace(
+    return msgspec.structs.replace(
         second,
         source=source,
         target=source if error else second.target,
@@ -425,7 +427,7 @@ def _done(group: _Group, answer: Answer) -> Iterator[SegmentDone]:
             done = _failed(index, source, answer.error, usage=usage)
         else:
             done = SegmentDone(index, source, answer.target, Origin.MODEL, usage)
-        yield replace(done, findings=answer.findings, attempts=answer.attempts)
+        yield msgspec.structs.replace(done, findings=answer.findings, attempts=answer.attempts)
 
 
 def _failed(index: int, source: str, error: HymtError, *, usage: TokenUsage | None = None) -> SegmentDone:

@@ -83,9 +83,9 @@ def finding_object(finding: Finding) -> dict[str, Any]:
 
 def attempt_objects(attempts: Sequence[Attempt]) -> list[dict[str, Any]]:
     """Return the history of a segment as `--json` shows it."""
-    from dataclasses import asdict
+    import msgspec
 
-    return [asdict(attempt) for attempt in attempts]
+    return [msgspec.structs.asdict(attempt) for attempt in attempts]
 
 
 def write_table(rows: Sequence[Sequence[str]], *, header: Sequence[str]) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import click
+import msgspec
 
 from hymt_local.application import Application, open_application
 from hymt_local.cli import output
@@ -18,6 +19,7 @@ from hymt_local.errors import (
     EXIT_SEGMENTS_FAILED,
     CancelledError,
     EmptyInputError,
+    ErrorReport,
     InputEncodingError,
     UsageError,
 )
@@ -176,7 +178,7 @@ def translate_command(
         byte_order_mark=source.startswith(BYTE_ORDER_MARK),
         is_strict=strict,
     )
-    request = replace(
+    request = msgspec.structs.replace(
         build_request(app, source.removeprefix(BYTE_ORDER_MARK)),
         protect=protected,
         isolate=isolate,
@@ -456,11 +458,12 @@ def as_json_object(last: Finished, request: TranslationRequest) -> dict[str, Any
             "elapsed": round(last.elapsed_s, 6),
         },
         "failed": [
-            {"segment": failed.segment, "source": failed.source, "error": _error_object(asdict(failed)["error"])}
+            {"segment": failed.segment, "source": failed.source, "error": _error_object(failed.error)}
             for failed in last.failed
+            if failed.error
         ],
     }
 
 
-def _error_object(report: dict[str, Any]) -> dict[str, str]:
-    return {key: report[key] for key in ("code", "message", "hint")}
+def _error_object(report: ErrorReport) -> dict[str, str]:
+    return {"code": report.code, "message": report.message, "hint": report.hint}

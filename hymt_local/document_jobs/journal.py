@@ -14,9 +14,11 @@ import os
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
+
+import msgspec
 
 from hymt_local.catalog import ALL_TAGS
 from hymt_local.document_jobs.events import DocumentTask, UnitSettled
@@ -48,7 +50,7 @@ def key_of(task: DocumentTask, data: bytes, *, format_name: str) -> str:
         options.languages.target_lang,
         options.model,
         task.model_identity,
-        asdict(options.sampling) if options.sampling else None,
+        msgspec.structs.asdict(options.sampling) if options.sampling else None,
         options.is_bilingual,
         options.sets_metadata,
         options.marks_fuzzy,
@@ -163,7 +165,9 @@ class Journal:
 
     def add(self, settled: UnitSettled) -> None:
         """Record one unit."""
-        history = {"attempts": [asdict(each) for each in settled.attempts]} if settled.has_history else {}
+        history = (
+            {"attempts": [msgspec.structs.asdict(each) for each in settled.attempts]} if settled.has_history else {}
+        )
         if settled.error is None:
             self._append({"id": settled.id, "target": settled.target, **history})
             self.n_kept += not self.fault

@@ -10,6 +10,8 @@ from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from hymt_local.document_jobs.events import DocumentOptions, DocumentReport, FailedUnit, UnitSettled
 from hymt_local.documents.base import Document, Languages, Merged, MergeOptions, ReviewingDocument, Unit
 from hymt_local.errors import CancelledError, ErrorReport, SegmentRejectedError, error_of
@@ -291,7 +293,7 @@ def alike(unit: Unit) -> UnitText:
 
     The same line then reads the same wherever it stands, as it would from a person, and costs the model nothing more.
     """
-    return replace(unit.source, context=()) if unit.source.context else unit.source
+    return msgspec.structs.replace(unit.source, context=()) if unit.source.context else unit.source
 
 
 def count_words(texts: Iterable[str]) -> int:

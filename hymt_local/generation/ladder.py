@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from hymt_local.catalog import ModelSpec
 from hymt_local.events import SamplingParams
 from hymt_local.generation.answer import Answer
@@ -116,4 +118,4 @@ class Ladder:
     def _retry_sampling(self, fault: str) -> SamplingParams:
         card = self._spec.sampling.params(seed=self._direction.sampling.seed + 1)
         penalty = card.repetition_penalty + (_LOOP_PENALTY if fault == "loop" else 0.0)
-        return replace(card, temperature=_RETRY_TEMPERATURE, repetition_penalty=round(penalty, 3))
+        return msgspec.structs.replace(card, temperature=_RETRY_TEMPERATURE, repetition_penalty=round(penalty, 3))

@@ -12,7 +12,8 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
+
+import msgspec
 
 from hymt_local.errors import CancelledError, error_of
 from hymt_local.events import Event, Failed, Finished, LastEvent, Priority, Started, TranslationRequest
@@ -208,4 +209,4 @@ class Flights:
 
 def _key(request: TranslationRequest) -> TranslationRequest:
     """Return what makes two requests identical: all but how urgent they are and what is guessed of the answer."""
-    return replace(request, priority=Priority.REQUEST, draft=None)
+    return msgspec.structs.replace(request, priority=Priority.REQUEST, draft=None)

@@ -6,9 +6,10 @@ import asyncio
 import os
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.routing import BaseRoute
@@ -182,10 +183,10 @@ class _Work:
 
     async def _translate_list(self, http: Request, requests: Sequence[TranslationRequest]) -> list[Finished]:
         """Translate texts in their order; in a list, unlike alone, an empty one is no mistake, and stays empty."""
-        asked = [request if request.text else replace(request, text=" ") for request in requests]
+        asked = [request if request.text else msgspec.structs.replace(request, text=" ") for request in requests]
         done = await self.context.translate_all(http, asked, grace_s=0)
         return [
-            finished if request.text else replace(finished, text="")
+            finished if request.text else msgspec.structs.replace(finished, text="")
             for request, finished in zip(requests, done, strict=True)
         ]
 

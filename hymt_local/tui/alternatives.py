@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import ClassVar
 
+import msgspec
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -52,7 +52,11 @@ class AlternativesScreen(ModalScreen[str | None]):
         """Ask for all candidates at once: the engine decodes them together."""
         self.query_one(OptionList).focus()
         for seed, temperature in enumerate(TEMPERATURES, start=1):
-            self._ask(replace(self._request, sampling=SamplingParams(temperature, top_k=40, top_p=0.9, seed=seed)))
+            self._ask(
+                msgspec.structs.replace(
+                    self._request, sampling=SamplingParams(temperature, top_k=40, top_p=0.9, seed=seed)
+                )
+            )
 
     @work(group="alternatives", exit_on_error=False)
     async def _ask(self, request: TranslationRequest) -> None:

@@ -9,7 +9,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import MISSING, fields
 
 import msgspec
 import pytest
@@ -310,9 +309,10 @@ def test_every_field_of_a_request_crosses_to_the_server() -> None:
             UnitText("a {x}", (ProtectedSpan(Span(2, 5), TokenKind.OPEN, 3),), frozenset({TokenGroup.NONE}), ("b",)),
         ),
     )
+    assert wanted.sampling is not None
     for value in (wanted, wanted.sampling):
-        for each in fields(value):  # type: ignore[arg-type]
-            default = each.default if each.default is not MISSING else None
+        for each in msgspec.structs.fields(value):
+            default = each.default if each.default is not msgspec.NODEFAULT else None
             assert getattr(value, each.name) != default, f"{each.name} is not tried"
     body = msgspec.json.decode(_encoded(wanted), type=TranslateBody)
     assert body.requests() == [wanted]

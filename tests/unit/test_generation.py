@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from hymt_local.catalog import load_catalog
@@ -155,7 +156,7 @@ async def test_p_7_placeholders_are_set_apart_on_request(target_lang: str, answe
         (done,) = settled(await events_of(model, wanted, cache=cache))
         assert (done.target, done.error, done.origin) == (expected, None, origin)
     model, _ = generation_of("mt2", reply(answer))
-    (done,) = settled(await events_of(model, replace(wanted, isolate=False), cache=cache))
+    (done,) = settled(await events_of(model, msgspec.structs.replace(wanted, isolate=False), cache=cache))
     assert done.target == answer
 
 

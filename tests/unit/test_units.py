@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import msgspec
 
 from hymt_local.engine.echo import EchoBackend, pseudo_localize
 from hymt_local.engine.scheduler import ThreadedEngine
@@ -227,7 +227,7 @@ async def test_f_13_units_in_the_target_language_stay_as_they_are() -> None:
 async def test_f_13_on_request_units_in_the_target_language_are_translated_too() -> None:
     french = "Le conseil municipal se réunit mardi prochain pour discuter du nouveau budget de la ville et de l'école."
     model = scripted_model(ScriptedBackend(Echo(str.upper)), kind="test")
-    wanted = replace(asked(unit(french), target_lang="fr"), keeps_translated=False)
+    wanted = msgspec.structs.replace(asked(unit(french), target_lang="fr"), keeps_translated=False)
     (done,) = settled(await events_of(model, wanted))
     assert done.target == french.upper()
 
