@@ -13,7 +13,15 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from hymt_local.document_jobs.events import DocumentOptions, DocumentReport, FailedUnit, UnitSettled
-from hymt_local.documents.base import Document, Languages, Merged, MergeOptions, ReviewingDocument, Unit
+from hymt_local.documents.base import (
+    Document,
+    Languages,
+    Merged,
+    MergeOptions,
+    ReviewingDocument,
+    SelectiveDocument,
+    Unit,
+)
 from hymt_local.errors import CancelledError, ErrorReport, SegmentRejectedError, error_of
 from hymt_local.events import (
     Cancelled,
@@ -32,6 +40,7 @@ BATCH_UNITS = 256
 BATCH_CHARACTERS = 100_000
 """A batch ends before whichever comes first: what is under way when a process dies is done again."""
 UNDETERMINED = "und"
+_MAX_NOTES = 10
 _HALF_CHARACTER = re.compile("[\ud800-\udfff]")
 _HALF_CHARACTER_ERROR = SegmentRejectedError("the text holds half a character", hint="mend it by hand").report()
 
@@ -269,8 +278,17 @@ class DocumentWork:
             n_warnings=sum(finding.severity is not Severity.INFO for finding in findings),
             usage=self._usage,
             pivot_lang=self._pivot_lang,
-            notes=(self._doubt,) if self._doubt else (),
+            notes=tuple(self._notes()),
         )
+
+    def _notes(self) -> Iterator[str]:
+        if self._doubt:
+            yield self._doubt
+        left = self._document.left_alone if isinstance(self._document, SelectiveDocument) else ()
+        for each in left[:_MAX_NOTES]:
+            yield f"not translated: {each}"
+        if len(left) > _MAX_NOTES:
+            yield f"{len(left) - _MAX_NOTES} more texts are not translated for such reasons"
 
     def _after(self, unit: Unit, merged: Merged) -> UnitSettled:
         """Return how a unit ended: the document may have been unable to hold its target."""

@@ -87,6 +87,15 @@ class ReviewingDocument(Protocol):
 
 
 @runtime_checkable
+class SelectiveDocument(Protocol):
+    """A document that may hold texts which cannot be translated whole, and so are no units."""
+
+    @property
+    def left_alone(self) -> Sequence[str]:
+        """Where each of them stands, and why it stays as it is."""
+
+
+@runtime_checkable
 class DeclaringFormat(Protocol):
     """A format whose documents say what encoding they are in."""
 

@@ -11,6 +11,8 @@ from hymt_local.segment import Span
 
 # Digits of any script, in groups or not, with or without a fraction.
 _NUMBER = re.compile(r"\d+(?:[ .,'’\u00a0\u202f\u066c]\d{3})*(?:[.,\u066b]\d+)?")
+_MAX_DIGITS = 40
+"""More than any example has, and few enough to be read as a number."""
 _FRACTION = re.compile(r"[.,\u066b](?!\d{3}(?:\D|$))")
 
 
@@ -28,7 +30,7 @@ def number_spans(text: str, number: str, *, kept: re.Pattern[str]) -> list[Span]
         spans += [
             Span(found.start(), found.end())
             for found in _NUMBER.finditer(text, position, end)
-            if _canonical(found.group(), is_fraction="." in number) == number
+            if len(found.group()) <= _MAX_DIGITS and _canonical(found.group(), is_fraction="." in number) == number
         ]
         position = match.end() if match else end
     return spans

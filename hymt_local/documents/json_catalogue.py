@@ -9,6 +9,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from textwrap import shorten
 
 from hymt_local.documents.base import Languages, Merged, MergeOptions, Unit
 from hymt_local.documents.inline_markup import Markup, protected_spans
@@ -43,6 +44,7 @@ _PLACEHOLDER = re.compile(
 )
 _EXTENSION_PLACEHOLDER = re.compile(r"\$[A-Za-z_]\w{0,60}\$|\$\d(?!\d)")
 """In the messages of an extension; elsewhere `$5` is a price."""
+_MAX_REASON = 200
 _GROUPS = frozenset({TokenGroup.TEXT, TokenGroup.JSON_CATALOGUE})
 
 
@@ -69,15 +71,15 @@ class JsonCatalogueFormat:
         style = _message_style(root, leaves)
         if style is None and 'other"' in decoded.text:
             leaves = list(messages_of(root, Plurals(decoded.text, languages)))
-        messages = [_message(leaf, languages, style) for leaf in leaves]
-        by_unit = {unit.id: message for message in messages if message for unit in message.units}
+        messages, left_alone = _messages(leaves, languages, style)
         return JsonDocument(
             decoded,
-            tuple(filter(None, messages)),
-            by_unit,
+            messages,
+            {unit.id: message for message in messages for unit in message.units},
             style_of(decoded.text),
             style or MessageStyle(),
             _locale(root),
+            left_alone,
         )
 
 
@@ -120,15 +122,38 @@ class _Message:
         return self.count.restored(target, kept=_PLACEHOLDER) if self.count else target
 
 
-def _message(leaf: JsonMessage, languages: Languages, style: MessageStyle | None) -> _Message | None:
-    """Return the units of a string; None when it cannot be translated whole."""
-    value = leaf.value
+def _messages(
+    leaves: Sequence[JsonMessage], languages: Languages, style: MessageStyle | None
+) -> tuple[tuple[_Message, ...], tuple[str, ...]]:
+    """Return the strings that have units, and why others with text have none."""
+    messages, left_alone = [], []
+    for leaf in leaves:
+        try:
+            message = _message(leaf, languages, style)
+        except UntranslatableMessageError as error:
+            left_alone.append(f"{_location(leaf)}: {shorten(str(error), _MAX_REASON)}")
+        else:
+            messages += [message] if message.units else []
+    return tuple(messages), tuple(left_alone)
+
+
+def _message(leaf: JsonMessage, languages: Languages, style: MessageStyle | None) -> _Message:
+    """Return a string with its units.
+
+    Raises:
+        UntranslatableMessageError: it cannot be translated whole.
+    """
     if style is not None:
-        parsed = _parsed(value, style)
-        if parsed is not None:
-            return _icu_message(leaf, parsed, languages)
-        if _CHOICE.search(value):
-            return None
+        try:
+            return _icu_message(leaf, parse_message(leaf.value, has_quotes=style.has_quotes), languages)
+        except MessageSyntaxError as error:
+            if _CHOICE.search(leaf.value):
+                raise UntranslatableMessageError(f"it cannot be read as a message: {error}") from error
+    return _plain_message(leaf)
+
+
+def _plain_message(leaf: JsonMessage) -> _Message:
+    value = leaf.value
     text = value.strip()
     lead = value[: len(value) - len(value.lstrip())]
     shown = leaf.count.shown(text) if leaf.count else text
@@ -145,20 +170,10 @@ def _message(leaf: JsonMessage, languages: Languages, style: MessageStyle | None
     )
 
 
-def _parsed(value: str, style: MessageStyle) -> Message | None:
-    try:
-        return parse_message(value, has_quotes=style.has_quotes)
-    except MessageSyntaxError:
-        return None
-
-
-def _icu_message(leaf: JsonMessage, message: Message, languages: Languages) -> _Message | None:
-    try:
-        branches = branches_of(message, languages)
-    except UntranslatableMessageError:
-        return None
+def _icu_message(leaf: JsonMessage, message: Message, languages: Languages) -> _Message:
+    branches = branches_of(message, languages)
     units = tuple(_branch_unit(leaf, branch) for branch in branches if branch.source.text)
-    return _Message(leaf.span, units, tuple(branches)) if units else None
+    return _Message(leaf.span, units, tuple(branches))
 
 
 def _branch_unit(leaf: JsonMessage, branch: Branch) -> Unit:
@@ -200,6 +215,7 @@ class JsonDocument:
     style: JsonStyle
     message_style: MessageStyle
     locale: JsonString | None
+    left_alone: tuple[str, ...] = ()
 
     @property
     def units(self) -> Sequence[Unit]:
@@ -273,8 +289,10 @@ class JsonDocument:
             for branch in message.branches
         ]
         value = assembled(message.branches, texts)
-        if _parsed(value, self.message_style) is None:
-            rejected |= dict.fromkeys(sound, "the message could not be read again")
+        try:
+            parse_message(value, has_quotes=self.message_style.has_quotes)
+        except MessageSyntaxError as error:
+            rejected |= dict.fromkeys(sound, f"the message could not be read again: {error}")
             return None
         return value
 

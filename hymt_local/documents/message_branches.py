@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 
@@ -31,6 +31,9 @@ from hymt_local.segment import Span, TokenGroup, UnitText
 TAG = re.compile(r"</?[A-Za-z0-9][\w.:-]*(?:\s[^<>]*)?/?>")
 _TAG_NAME = re.compile(r"<(/?)([A-Za-z0-9][\w.:-]*)")
 _MAX_BRANCHES = 100
+_MAX_CHOICES = 16
+_MAX_TEXT = 300_000
+"""Of all sentences of a message together: what is written once before a choice stands in each of them."""
 _UNKNOWN_SOURCE = "en"
 _Key = tuple[str, str, int]
 
@@ -102,15 +105,19 @@ def branches_of(message: Message, languages: Languages) -> list[Branch]:
     """Return the sentences of a message, in the order in which they will be written.
 
     Raises:
-        UntranslatableMessageError: too many ways through it, a number that its sentences could not print, or words that
-            look like its arguments.
+        UntranslatableMessageError: too many choices, too many ways through them or too much text on all of these
+            together, a number that its sentences could not print, or words that look like its arguments.
     """
     branches: list[Branch] = []
+    n_characters = 0
     for path, parts in _expanded(message, (), languages):
         branches.append(_branch(path, parts))
-        written_branch(branches[-1], branches[-1].source.text, MessageStyle())
+        n_characters += len(branches[-1].source.text)
         if len(branches) > _MAX_BRANCHES:
-            raise UntranslatableMessageError(f"more than {_MAX_BRANCHES} branches")
+            raise UntranslatableMessageError(f"it has more than {_MAX_BRANCHES} branches")
+        if n_characters > _MAX_TEXT:
+            raise UntranslatableMessageError(f"its sentences have more than {_MAX_TEXT:,} characters")
+        written_branch(branches[-1], branches[-1].source.text, MessageStyle())
     return branches
 
 
@@ -123,6 +130,8 @@ def _expanded(
     if choice is None:
         yield path, [part for part in parts if not isinstance(part, Choice)]
         return
+    if len(path) == _MAX_CHOICES:
+        raise UntranslatableMessageError(f"it has more than {_MAX_CHOICES} choices")
     for step in _steps(choice, languages):
         yield from _expanded(message, (*path, step), languages)
 
@@ -203,11 +212,9 @@ def _prints(message: Message, name: str) -> bool:
 def _branch(path: tuple[_Step, ...], parts: Sequence[Words | Argument | _Number]) -> Branch:
     tokens = [part.raw for part in parts if isinstance(part, Argument)]
     shown_text = "".join(_shown(part, ()) for part in parts)
-    unclear = tuple(
-        part.shown
-        for part in parts
-        if isinstance(part, _Number) and len(number_spans(shown_text, part.shown, kept=_any_of(tokens))) != 1
-    )
+    kept = _any_of(tokens)
+    shown_numbers = dict.fromkeys(part.shown for part in parts if isinstance(part, _Number))
+    unclear = frozenset(shown for shown in shown_numbers if len(number_spans(shown_text, shown, kept=kept)) != 1)
     text = "".join(_shown(part, unclear) for part in parts)
     lead = text[: len(text) - len(text.lstrip())]
     stripped = text.strip()
@@ -226,7 +233,7 @@ def _branch(path: tuple[_Step, ...], parts: Sequence[Words | Argument | _Number]
     )
 
 
-def _shown(part: Words | Argument | _Number, unclear: Sequence[str]) -> str:
+def _shown(part: Words | Argument | _Number, unclear: Collection[str]) -> str:
     if isinstance(part, Words):
         return part.text
     if isinstance(part, _Number) and part.shown not in unclear:
@@ -234,7 +241,7 @@ def _shown(part: Words | Argument | _Number, unclear: Sequence[str]) -> str:
     return part.raw
 
 
-def _markup(parts: Sequence[Words | Argument | _Number], unclear: Sequence[str], *, offset: int) -> Iterator[Markup]:
+def _markup(parts: Sequence[Words | Argument | _Number], unclear: Collection[str], *, offset: int) -> Iterator[Markup]:
     for part in parts:
         shown = _shown(part, unclear)
         if isinstance(part, Words):

@@ -82,7 +82,7 @@ def parse_message(text: str, *, has_quotes: bool = True, in_plural: bool = False
         MessageSyntaxError: unbalanced braces, a choice without `other`, too deep, too long.
     """
     if len(text) > _MAX_LENGTH:
-        raise MessageSyntaxError("too long")
+        raise MessageSyntaxError(f"it has more than {_MAX_LENGTH:,} characters")
     parser = _Parser(text, has_quotes=has_quotes)
     message = parser.message(in_plural=in_plural, depth=0)
     if parser.position < len(text):
@@ -99,7 +99,7 @@ class _Parser:
     def message(self, *, in_plural: bool, depth: int) -> Message:
         """Read up to the end or to the brace that closes a branch."""
         if depth > _MAX_DEPTH:
-            raise MessageSyntaxError("too deep")
+            raise MessageSyntaxError(f"it is nested more than {_MAX_DEPTH} deep")
         nodes: list[Node] = []
         words: list[str] = []
         while self.position < len(self._text) and self._text[self.position] != "}":

@@ -302,6 +302,43 @@ def test_v_5_four_times_the_size_takes_four_times_the_calls(known: Format, make:
     assert n_calls(known, make(400)) < 4.5 * n_calls(known, make(100))
 
 
+@pytest.mark.parametrize(
+    "piece",
+    [
+        "{n, plural, one {a file} other {# files}} ",
+        "{n%d, plural, one {a file} other {# files}} ",
+        "{n%d, plural, other {# files}} ",
+        "{n, select, a {her} other {their}} ",
+        "{n%d, select, other {their}} ",
+        "{n%d, select, a {her} other {their}} ",
+        "{n} has {a%d} and {b, number, integer} ",
+        "<b>a</b> ",
+        "<a ",
+        "'{'a'}' ",
+        "it''s ",
+        "1 # 2 ",
+    ],
+)
+@pytest.mark.parametrize("frame", ["%s", "{m, plural, one {a} other {%s}}"])
+def test_v_5_twice_as_much_in_one_message_takes_twice_the_calls_or_is_left_alone(piece: str, frame: str) -> None:
+    def message(n: int) -> bytes:
+        inner = "".join(piece.replace("%d", str(i)) for i in range(n))
+        return json.dumps({"a": frame.replace("%s", inner), "b": "{n, plural, other {a}}"}).encode()
+
+    known = JsonCatalogueFormat()
+    n_calls(known, message(1))  # what is found out once
+    assert n_calls(known, message(800)) < 2.5 * n_calls(known, message(400))
+
+
+def test_d_6_a_number_of_thousands_of_digits_is_no_example() -> None:
+    digits = "7" * 6000
+    message = f"{{n, plural, one {{a file}} other {{# files of {digits}}}}}"
+    document = JsonCatalogueFormat().read(json.dumps({"a": message}).encode(), LANGUAGES)
+    assert all(document.fault(unit, unit.source.text) is None for unit in document.units)
+    assert all(document.fault(unit, digits) for unit in document.units if digits not in unit.source.text)
+    assert any(digits in unit.source.text for unit in document.units)
+
+
 def n_calls(known: Format, data: bytes) -> int:
     """Count what reading and filling a document calls: work that does not depend on the machine."""
     calls: Counter[str] = Counter()

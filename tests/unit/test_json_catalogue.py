@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -261,6 +262,28 @@ def test_d_6_a_long_single_line_takes_linear_time() -> None:
     with pytest.raises(DocumentError):
         parse_json(unclosed)
     assert len(read('{"a": "' + "word " * 300_000 + 'end"}').units) == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        ("".join(f"{{a{n}, select, x {{1}} other {{2}}}} words" for n in range(7)), "more than 100 branches"),
+        ("".join(f"{{a{n}, select, other {{2}}}} words" for n in range(17)), "more than 16 choices"),
+        ("words " * 9000 + "{a, select, x {1} y {2} z {3} v {4} w {5} other {6}}", "more than 300,000 characters"),
+        ("words " * 20_000 + "{a, plural, other {#}}", "more than 100,000 characters"),
+        ("{a, plural, other {" * 9 + "words" + "}}" * 9, "nested more than 8 deep"),
+        ("{a, plural, one {words}}", "no branch `other`"),
+        ("{a, plural, other {words}", "not closed|unexpected"),
+    ],
+)
+def test_a_message_that_cannot_be_translated_whole_is_left_alone_and_named(message: str, reason: str) -> None:
+    text = json.dumps({"menu": {"bad": message}, "good": "{n, plural, other {# files}}"})
+    document = read(text)
+    (told,) = document.left_alone
+    assert re.match(rf"key menu\.bad: .*({reason})", told)
+    written = document.merge({unit.id: f"{unit.source.text}!" for unit in document.units}, OPTIONS).data
+    assert json.loads(written)["menu"]["bad"] == message
+    assert "!" in json.loads(written)["good"]
 
 
 # Plural forms as keys

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 from pathlib import Path
 
@@ -44,6 +45,15 @@ def test_d_9_the_report_adds_up(source: Path, state_dir: Path) -> None:
     assert [(unit.id, unit.location, unit.source) for unit in report.failed] == [("line-3", "line 3", "Second.")]
     assert report.failed[0].error.code == "segment_rejected"
     assert (report.model, report.source_lang, report.target_lang, report.format) == ("fake", "en", "fr", "text")
+
+
+def test_d_9_the_report_names_texts_that_could_be_no_units(tmp_path: Path, state_dir: Path) -> None:
+    path = tmp_path / "menu.json"
+    bad = {f"bad{n}": "{n, plural, one {a file}}" for n in range(12)}
+    path.write_text(json.dumps({"good": "{n, plural, other {a file}}", **bad}), encoding="utf-8")
+    notes = finished(events_of(task(path), UnitsService(), state_dir)).notes
+    assert notes[0].startswith("not translated: key bad0: it cannot be read as a message: n has no branch `other`")
+    assert notes[10:] == ("2 more texts are not translated for such reasons",)
 
 
 def test_s_7_equal_units_are_asked_once_across_the_whole_document(tmp_path: Path, state_dir: Path) -> None:
