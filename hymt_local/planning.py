@@ -262,6 +262,8 @@ class Planner:
         return self._within_domain(words, detection) if detection else None
 
     def _doubt(self, segments: Sequence[Segment], units: Sequence[SourceText], source_lang: str) -> str:
+        if self._model.spec.kind == "test":  # it takes every text for what it is called
+            return ""
         texts = (unit.words for unit in units) if units else (segment.source for segment in segments)
         words = _sample(text for text, segment in zip(texts, segments, strict=True) if segment.translatable)
         if not words or not self._detector.rules_out(words, source_lang):

@@ -6,11 +6,13 @@ import errno
 import os
 import sys
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from hymt_local.errors import UsageError
 from hymt_local.sanitize import sanitize
-from hymt_local.segment import Attempt, Finding
+
+if TYPE_CHECKING:  # a help text needs neither
+    from hymt_local.segment import Attempt, Finding
 
 
 def stdout_is_terminal() -> bool:

@@ -449,6 +449,7 @@ class Handler(BaseHTTPRequestHandler):
     def log_message(self, *_):
         pass
 
+ThreadingHTTPServer.request_queue_size = 128  # many come at once
 ThreadingHTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
 """
 

@@ -63,7 +63,7 @@ def test_json_names_everything_that_shaped_the_answer(hymt_here: RunHymt) -> Non
     assert answer["origin"] == "model"
     assert set(answer) == {
         "source", "target", "source_lang", "target_lang", "model", "signature", "origin", "tokens", "seconds", "failed",
-        "findings", "pivot_lang",
+        "findings", "attempts", "pivot_lang",
     }  # fmt: skip
 
 
@@ -181,7 +181,7 @@ UseEngine = Callable[..., ScriptedBackend]
 
 
 def test_a_segment_that_fails_keeps_its_source_and_the_status_says_so(hymt_here: RunHymt, engine: UseEngine) -> None:
-    engine(reply("un"), cut("de"), reply("trois"))
+    engine(reply("un"), cut("de"), reply("trois"), cut("de"), cut("de"))
     done = hymt_here(*ANY, stdin=b"one\n  two\nthree\n")
     assert (done.status, done.out) == (1, b"un\n  two\ntrois\n")
     assert done.err.splitlines() == [

@@ -16,7 +16,7 @@ from hymt_local.tui.panes import SourceArea
 from hymt_local.tui.recorder import is_later_state
 from hymt_local.tui.views import View
 from tests.tui.conftest import MakeApp
-from tests.tui.driving import app_of, at_rest, languages, notice, paste, rows, source, target, until
+from tests.tui.driving import app_of, at_rest, languages, notice, paste, rows, screen_text, source, target, until
 from tests.tui.fakes import FakeService, answer
 
 
@@ -89,8 +89,8 @@ async def test_the_search_finds_either_side_in_any_case(make_app: MakeApp, paths
         await until(pilot, lambda: len(rows(pilot)) == 1)
         assert "Bye" in rows(pilot)[0]
         pilot.app.screen.query_one(Input).value = "nothing like it"
-        await until(pilot, lambda: rows(pilot) == [])
-        assert "Nothing found" in str(pilot.app.screen.query_one("#detail", Static).render())
+        await until(pilot, lambda: "Nothing found" in screen_text(pilot.app))
+        assert rows(pilot) == []
 
 
 async def test_an_edit_wins_from_then_on(make_app: MakeApp, paths: Paths) -> None:

@@ -48,5 +48,5 @@ def test_neighbouring_fields_cannot_be_confused() -> None:
 
 def test_the_readable_form_is_one_line_and_tells_the_components() -> None:
     assert str(BASE) == (
-        "en>fr file=abababababab quantization=Q4_K_M template=0123456789abcdef sampling=greedy,penalty=1.05 post=2"
+        "en>fr file=abababababab quantization=Q4_K_M template=0123456789abcdef sampling=greedy,penalty=1.05 post=3"
     )
