@@ -65,8 +65,10 @@ _IMPOSSIBLE = (0.35, 3.0)
 _UNUSUAL = (0.5, 2.0)
 _SHORT_ALLOWANCE = 40.0
 _SHORT_FACTOR = 6.0
-_SENTENCE_ENDS = tuple(".!?。！？…।॥۔؟។៕။།")
-_CLOSERS = "\"'”’»)）」』】›*_"
+_SENTENCE_ENDS = tuple(".!?。！？…।॥۔؟។៕။།༎᠃᠉｡．‼⁇⁈⁉‽")
+_CLOSERS = "\"'”’“‘»«›‹)）]］」』】》〉״*_"
+"""What may stand behind the end of a sentence: German closes with what opens in English, and with `«`, too."""
+_WITHOUT_SENTENCE_ENDS = frozenset({"th"})
 
 
 def check_loop(pair: Pair) -> Iterator[Finding]:
@@ -88,7 +90,7 @@ def check_length(pair: Pair) -> Iterator[Finding]:
     ratio = target / source
     if not _IMPOSSIBLE[0] <= ratio <= _IMPOSSIBLE[1]:
         yield error("ratio", f"the answer is {_how_long(ratio)}")
-    elif ratio < _UNUSUAL[0] and _is_sentence(pair.source) and not _is_sentence(pair.target):
+    elif ratio < _UNUSUAL[0] and _is_broken_off(pair):
         yield error("truncated", "the answer ends in the middle of a sentence")
     elif not _UNUSUAL[0] <= ratio <= _UNUSUAL[1]:
         yield warning("ratio", f"the answer is {_how_long(ratio)}", remedy="look for what is missing or was added")
@@ -142,6 +144,11 @@ def _n_english(words: str, lang: str) -> float:
 
 def _how_long(ratio: float) -> str:
     return f"{ratio:.1f} times as long as usual" if ratio > 1 else f"only {ratio:.0%} as long as usual"
+
+
+def _is_broken_off(pair: Pair) -> bool:
+    has_ends = pair.target_lang not in _WITHOUT_SENTENCE_ENDS
+    return has_ends and _is_sentence(pair.source) and not _is_sentence(pair.target)
 
 
 def _is_sentence(text: str) -> bool:

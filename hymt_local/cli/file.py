@@ -242,7 +242,7 @@ def _task(app: Application, source: Path, target: Path, *, target_lang: str, wis
 
 def _sample(app: Application, source: Path) -> str:
     """Return the beginning of a document where a language pair may have a model of its own, else nothing."""
-    if not app.settings.pair_models:
+    if not app.settings.pair_models or not source.is_file():  # to open a pipe would wait for whoever writes to it
         return ""
     try:
         with source.open("rb") as stream:
