@@ -7,7 +7,8 @@ with colours arrives scrambled, and a clipboard could press keys. Most terminals
 from __future__ import annotations
 
 import string
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable
 
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
 from textual.events import Key
@@ -19,19 +20,36 @@ _ESCAPE = "\x1b"
 _ALT_CHARACTERS = frozenset(string.digits + string.ascii_lowercase) - {"b", "f"}
 """A Mac sends escape with b and f for ctrl+left and ctrl+right."""
 
+_SILENCE_S = 1.0
+"""The parts of a paste follow each other faster, and never consist of a single control character."""
+_CONTROL_KEYS = frozenset(chr(code) for code in range(1, 32)) - set("\t\n\r")
+
 
 class PasteFilter:
-    """Replaces every escape between the two marks of a bracketed paste; input may be cut anywhere."""
+    """Replaces every escape between the two marks of a bracketed paste; input may be cut anywhere.
 
-    def __init__(self) -> None:
+    A paste whose end was lost would swallow every key: a lone control key after a silence ends it.
+
+    Args:
+        now: The clock, in seconds.
+    """
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
         self._is_pasting = False
         self._before = ""
         """The end of what came so far outside of a paste: a mark may be split over two reads."""
+        self._last_at = 0.0
         self._held = ""
         """The end of what came so far inside a paste, while it may be the beginning of the closing mark."""
 
     def filter(self, data: str) -> str:
         """Return what the parser may see of `data`; may be empty."""
+        now = self._now()
+        is_after_silence, self._last_at = now - self._last_at >= _SILENCE_S, now
+        if self._is_pasting and is_after_silence and data in _CONTROL_KEYS:
+            held, self._held, self._is_pasting = self._held, "", False
+            return held.replace(_ESCAPE, REPLACEMENT) + BRACKETED_PASTE_END + data
         parts: list[str] = []
         while data:
             part, data = self._inside(data) if self._is_pasting else self._outside(data)
@@ -77,8 +95,11 @@ class ShieldedParser(XTermParser):
         """Take alt with a letter or digit for a key that types nothing.
 
         Textual takes a digit for what a Mac types with Option, and lets a text area type the letter. No longer sequence
-        begins with an escape and one of these.
+        begins with an escape and one of these. Escape and a control key hit in quick succession stay two keys: no
+        action has alt with control, and ctrl+q has to work whatever came before it.
         """
+        if alt and sequence < " ":
+            return [Key("escape", _ESCAPE), *super()._sequence_to_key_events(sequence)]
         if len(sequence) == 2 and sequence[0] == _ESCAPE and sequence[1] in _ALT_CHARACTERS:
             return [Key(f"alt+{sequence[1]}", None)]
         return super()._sequence_to_key_events(sequence, alt)

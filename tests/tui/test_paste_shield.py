@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from textual.events import Key, Paste
@@ -52,3 +53,28 @@ def test_alt_with_a_letter_or_digit_is_a_key_that_types_nothing() -> None:
         ("alt+a", None),
         ("alt+r", None),
     ]
+
+
+@pytest.mark.parametrize("held", ["", "\x1b[20"])
+def test_a_control_key_after_a_silence_ends_a_paste_whose_end_was_lost(held: str) -> None:
+    times = iter((0.0, 0.5, 3.0, 3.1))
+    paste_filter = PasteFilter(lambda: next(times))
+    assert paste_filter.filter(f"{START}text{held}") == f"{START}text"
+    assert paste_filter.filter("") == ""
+    assert paste_filter.filter("\x11") == held.replace("\x1b", "\ufffd") + END + "\x11"
+    assert paste_filter.filter("\x1b[A") == "\x1b[A"
+
+
+def test_a_control_character_that_follows_at_once_is_pasted_text() -> None:
+    paste_filter = PasteFilter(lambda: 5.0)
+    paste_filter.filter(f"{START}text")
+    assert paste_filter.filter("\x11") == "\x11"
+    assert paste_filter.filter("\x1b[A") == "\ufffd[A"
+
+
+@pytest.mark.parametrize("code", [1, 17, 26])
+def test_escape_and_a_control_key_in_one_read_are_both_keys(code: int) -> None:
+    parser = ShieldedParser()
+    events = [*parser.feed(f"\x1b{chr(code)}"), *parser.feed("")]
+    keys = [event.key for event in events if isinstance(event, Key) and event.key != "ctrl+@"]
+    assert keys == ["escape", f"ctrl+{chr(code + 96)}"]
