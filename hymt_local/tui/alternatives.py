@@ -17,13 +17,14 @@ from textual.widgets.option_list import Option
 from hymt_local.events import Failed, Finished, Origin, SamplingParams, TextDelta, TranslationRequest
 from hymt_local.sanitize import sanitize
 from hymt_local.tui.environment import Environment
+from hymt_local.tui.steady_screen import SteadyScreen
 
 MOST_CANDIDATES = 4
 TEMPERATURES = (0.0, 0.7, 0.9, 1.1)
 """The likeliest first, then bolder and bolder."""
 
 
-class AlternativesScreen(ModalScreen[str | None]):
+class AlternativesScreen(SteadyScreen, ModalScreen[str | None]):
     """Shows candidates as they come; enter takes one.
 
     Args:
@@ -89,7 +90,7 @@ class AlternativesScreen(ModalScreen[str | None]):
         self.dismiss(self._candidates[int(event.option.id or 0)])
 
 
-class BackTranslationScreen(ModalScreen[None]):
+class BackTranslationScreen(SteadyScreen, ModalScreen[None]):
     """Shows what a translation says when it is translated back.
 
     Args:

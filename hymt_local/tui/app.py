@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from textual import work
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
-from textual.command import CommandPalette
 from textual.screen import Screen
 from textual.theme import Theme
 
@@ -32,6 +31,7 @@ from hymt_local.tui.help_screen import HelpScreen
 from hymt_local.tui.keeper import HistoryKeeper
 from hymt_local.tui.keymap import APP_COMMANDS, UNUSED_COPY, VIEW_COMMANDS, Command, bindings, shown_key
 from hymt_local.tui.languages import default_target
+from hymt_local.tui.palette import Palette
 from hymt_local.tui.status import Notice
 from hymt_local.tui.translate_screen import TranslateScreen
 from hymt_local.tui.view_screen import ViewScreen
@@ -340,9 +340,8 @@ class HymtApp(App[None], inherit_bindings=False):
 
     def action_command_palette(self) -> None:
         """Open the palette in the program's language."""
-        if not isinstance(self.screen, CommandPalette):
-            placeholder = self.environment.wording("picker.actions")
-            self.push_screen(CommandPalette(placeholder=placeholder, id="--command-palette"))
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette(placeholder=self.environment.wording("picker.actions")))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         """Offer every action of the help page in the palette: this view's, the program's, then the other views'."""

@@ -19,6 +19,7 @@ from hymt_local.sanitize import REPLACEMENT, sanitize
 from hymt_local.tui.environment import Environment
 from hymt_local.tui.panes import SourceArea
 from hymt_local.tui.picker import PickerScreen, Row
+from hymt_local.tui.steady_screen import SteadyScreen
 from hymt_local.tui.wording import Wording
 
 _MOST_ROWS = 200
@@ -140,7 +141,7 @@ def _shown_name(entry: Path) -> str:
     return entry.name.replace("\n", REPLACEMENT) + ("/" if _is_folder(entry) else "")
 
 
-class TextDialog(ModalScreen[str | None]):
+class TextDialog(SteadyScreen, ModalScreen[str | None]):
     """Lets a text be changed; ctrl+s takes it.
 
     Args:
@@ -185,7 +186,7 @@ class TextDialog(ModalScreen[str | None]):
         self.dismiss(None)
 
 
-class QuestionDialog(ModalScreen[bool]):
+class QuestionDialog(SteadyScreen, ModalScreen[bool]):
     """Asks a question that `y` or enter answers with yes.
 
     Args:

@@ -19,11 +19,12 @@ from hymt_local.segment import Guidance, GuidanceKind, Term
 from hymt_local.tui.environment import Environment
 from hymt_local.tui.line_input import LineInput
 from hymt_local.tui.panes import SourceArea
+from hymt_local.tui.steady_screen import SteadyScreen
 
 _ORDER = (GuidanceKind.STYLE, GuidanceKind.CONTEXT, GuidanceKind.TERMS)
 
 
-class GuidanceDialog(ModalScreen[Guidance | None]):
+class GuidanceDialog(SteadyScreen, ModalScreen[Guidance | None]):
     """Asks for style, context and terms; says what the model cannot be told, and keeps it for one that can.
 
     Args:

@@ -16,6 +16,7 @@ from textual.widgets import Static
 from hymt_local.sanitize import sanitize
 from hymt_local.tui.environment import Environment
 from hymt_local.tui.keymap import APP_COMMANDS, EDITING_KEYS, VIEW_COMMANDS, Command
+from hymt_local.tui.steady_screen import SteadyScreen
 from hymt_local.tui.views import View
 
 _KEY_CELLS = 24
@@ -24,7 +25,7 @@ _LEAST_BESIDE_CELLS = 28
 _INDENT = "  "
 
 
-class HelpScreen(ModalScreen[None]):
+class HelpScreen(SteadyScreen, ModalScreen[None]):
     """Shows all keys, those of the present view first. Args: keys, wording and files; the view it is called from."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", "Close", show=False)]
@@ -47,8 +48,8 @@ class HelpScreen(ModalScreen[None]):
         self.call_after_refresh(self._write_page)
 
     def _write_page(self) -> None:
-        page = self.query_one("#help-page", Static)
-        page.update(self._page(page.content_size.width))
+        for page in self.query("#help-page").results(Static):  # none when it was closed meanwhile
+            page.update(self._page(page.content_size.width))
 
     def _page(self, width: int) -> Content:
         wording = self._wording

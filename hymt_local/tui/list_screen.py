@@ -9,6 +9,7 @@ from textual import on
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical, VerticalScroll
 from textual.content import Content
+from textual.events import Resize
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
@@ -51,7 +52,7 @@ class ListScreen(ViewScreen):
             with VerticalScroll(id="detail-side"):
                 yield Static(id="detail", markup=False)
 
-    def on_resize(self) -> None:
+    def on_resize(self, event: Resize) -> None:
         """Draw the rows anew where there is room for other columns now."""
         if self.is_tight != self._is_tight:
             self._is_tight = self.is_tight

@@ -22,6 +22,7 @@ from hymt_local.tui.choices import ModelChoice
 from hymt_local.tui.language_bar import Side, language_name
 from hymt_local.tui.languages import DETECT, search
 from hymt_local.tui.line_input import LineInput
+from hymt_local.tui.steady_screen import SteadyScreen
 from hymt_local.tui.wording import Wording
 
 PickT = TypeVar("PickT")
@@ -37,7 +38,7 @@ class Row:
     """Shown left to right; the last may be in any script, since nothing stands behind it."""
 
 
-class PickerScreen(ModalScreen[PickT | None], Generic[PickT]):
+class PickerScreen(SteadyScreen, ModalScreen[PickT | None], Generic[PickT]):
     """A searchable list. The search field keeps the focus; arrows move the choice, enter takes it, escape leaves."""
 
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -33,6 +33,7 @@ from hymt_local.tui.keymap import SETTINGS_COMMANDS, bindings, every_command
 from hymt_local.tui.line_input import LineInput
 from hymt_local.tui.list_screen import ListRow, ListScreen, cell, fact_lines
 from hymt_local.tui.status import Notice
+from hymt_local.tui.steady_screen import SteadyScreen
 from hymt_local.tui.views import View
 from hymt_local.tui.wording import Wording
 
@@ -242,7 +243,7 @@ class SettingsScreen(ListScreen):
         return [str(value) for value in self._schema[name].get("enum", [])]
 
 
-class SettingDialog(ModalScreen[str | None]):
+class SettingDialog(SteadyScreen, ModalScreen[str | None]):
     """Asks for a value and says while it is typed what is wrong with it; an empty one goes back to the default.
 
     Args:

@@ -15,6 +15,7 @@ from hymt_local.tui.environment import Environment
 from hymt_local.tui.key_footer import KeyFooter
 from hymt_local.tui.keymap import APP_COMMANDS, VIEW_COMMANDS, Command
 from hymt_local.tui.status import Notice, StatusArea
+from hymt_local.tui.steady_screen import SteadyScreen
 from hymt_local.tui.view_tabs import ViewTabs
 from hymt_local.tui.views import View
 
@@ -22,7 +23,7 @@ NOTICE_S = 4.0
 """A message of the program stays at least that long before the state of a list takes its place."""
 
 
-class ViewScreen(Screen[None]):
+class ViewScreen(SteadyScreen, Screen[None]):
     """One view. Subclasses give `VIEW`, `BINDINGS` and the widgets between tabs and state."""
 
     VIEW: ClassVar[View]
