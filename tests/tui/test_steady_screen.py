@@ -19,9 +19,12 @@ async def test_two_sizes_under_way_do_not_bring_each_other_forth(
 ) -> None:
     taken: list[Size] = []
     take = Screen._screen_resized
-    monkeypatch.setattr(
-        Screen, "_screen_resized", lambda screen, size: (taken.append(size), take(screen, size))[1]
-    )  # fmt: skip
+
+    def count(screen: Screen[object], size: Size) -> None:
+        taken.append(size)
+        take(screen, size)
+
+    monkeypatch.setattr(Screen, "_screen_resized", count)
     async with make_app().run_test(size=(100, 30)) as pilot:
         await pilot.press(*keys)
         taken.clear()
