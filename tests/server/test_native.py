@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import threading
 import time
@@ -12,6 +13,7 @@ import pytest
 
 from hymt_local.engine.scripted import Behaviour, Crash, Gated, Hang, ScriptedBackend, reply
 from hymt_local.errors import DecodeError
+from hymt_local.server.flights import EVENTS_AT_ONCE, Flight, Flights
 from tests.server.serving import TOKEN, WAIT_S, Served, serving
 from tests.server.streams import streaming
 from tests.services import scripted_service
@@ -248,12 +250,25 @@ def test_metrics_count_and_hold_no_text(served: Served) -> None:
     assert "Hello" not in text
 
 
+async def largest_gulp(flights: Flights, *, n_events: int) -> int:
+    """Watch from the loop itself, turn by turn, until so many events are there: the most that came within one turn."""
+    seen: dict[str, Flight] = {}
+    n_seen = largest = 0
+    while n_seen < n_events:
+        await asyncio.sleep(0)
+        seen |= flights._by_id
+        n_now = sum(len(flight.events) for flight in seen.values())
+        n_seen, largest = n_now, max(largest, n_now - n_seen)
+    return largest
+
+
 def test_a_long_text_that_needs_no_engine_does_not_hold_up_the_others() -> None:
     numbers = "\n".join(map(str, range(60_000)))
-    body = {**HELLO, "text": numbers}
-    with scripted(reply("Bonjour")) as (served, _), streaming(served, "/v1/translate", body) as long:
-        long.until("segment")
-        assert served.ask("POST", "/v1/translate", HELLO).json["text"] == "Bonjour"
-        flights = served.on_loop(lambda: list(served.context.flights._by_id.values()))
-        assert max(len(flight.events) for flight in flights) < 60_000
-        assert list(long)[-1].data["text"] == numbers
+    with scripted(reply("Bonjour")) as (served, _):
+        watch = largest_gulp(served.context.flights, n_events=60_000)
+        gulp = asyncio.run_coroutine_threadsafe(watch, served.loop)
+        with streaming(served, "/v1/translate", {**HELLO, "text": numbers}) as long:
+            long.until("segment")
+            assert served.ask("POST", "/v1/translate", HELLO).json["text"] == "Bonjour"
+            assert list(long)[-1].data["text"] == numbers
+        assert gulp.result(WAIT_S) <= 2 * EVENTS_AT_ONCE
