@@ -7,6 +7,7 @@ padding, tensor data.
 
 from __future__ import annotations
 
+import contextlib
 import math
 import stat
 import struct
@@ -232,16 +233,27 @@ class _Reader:
         self._skip_to(position)
 
     def raw_strings(self, length: int) -> list[bytes]:
-        position, unpack = self.position, _U64.unpack_from
-        self.skip_elements(_STRING, length)
-        data = self._data
         strings: list[bytes] = []
-        append = strings.append
-        for _ in range(length):  # a hundred thousand of them: no call but these
-            start = position + 8
-            position = start + unpack(data, position)[0]
-            append(data[start:position])
+        while len(strings) < length:
+            self._raw_strings_read_so_far(strings, length)
+            if len(strings) < length:
+                self._require(8)
+                self._require(8 + _U64.unpack_from(self._data, self.position)[0])
         return strings
+
+    def _raw_strings_read_so_far(self, strings: list[bytes], length: int) -> None:
+        """Append those that are whole; stand before the first that is not."""
+        data, position, unpack, append = self._data, self.position, _U64.unpack_from, strings.append
+        n_data = len(data)
+        with contextlib.suppress(struct.error, OverflowError):  # past the bytes read so far
+            for _ in range(length - len(strings)):  # a hundred thousand of them: no call but these
+                start = position + 8
+                end = start + unpack(data, position)[0]
+                if end > n_data:
+                    break
+                append(data[start:end])
+                position = end
+        self.position = position
 
     def corrupt(self, what: str) -> ModelFileError:
         return corruption(self.path, what)
