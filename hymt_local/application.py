@@ -204,6 +204,7 @@ class Application:
     def fit_wish(self) -> FitWish:
         """Return what the settings fix of how models are loaded."""
         from hymt_local.engine.fit import FitWish
+        from hymt_local.engine.options import LlamaOptions, weights_place
 
         settings = self.settings
         return FitWish(
@@ -213,6 +214,7 @@ class Application:
             kv_types=("f16",) if settings.kv_type == "auto" else (settings.kv_type,),
             slots=1 if settings.deterministic else settings.slots,
             kv_offload=settings.kv_offload,
+            weights=weights_place(LlamaOptions(repack=_repack(settings.repack), use_mlock=settings.mlock)),
         )
 
     def probe_machine(self) -> MachineFacts:
@@ -298,7 +300,7 @@ class Application:
             kv_type=TINY_KV_TYPE if is_tiny and self.settings.kv_type == "auto" else fit.kv_type,
             slots=fit.n_slots,
             deterministic=self.settings.deterministic,
-            repack=None if self.settings.repack == "auto" else self.settings.repack == "on",
+            repack=_repack(self.settings.repack),
             use_mlock=self.settings.mlock,
             kv_offload=self.settings.kv_offload,
             tensor_split=_shares(self.settings.tensor_split),
@@ -316,6 +318,10 @@ class Application:
         if other is not None and other.ref != fit.model:
             hint = f"`hymt models pull {other.ref}` fits here; {hint}"
         return ModelTooLargeError(f"{fit.model} does not fit: {fit.warnings[-1]}", hint=hint)
+
+
+def _repack(setting: str) -> bool | None:
+    return None if setting == "auto" else setting == "on"
 
 
 def open_application(environ: Mapping[str, str], *, flags: Mapping[str, Any] | None = None) -> Application:

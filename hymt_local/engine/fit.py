@@ -18,6 +18,7 @@ from hymt_local.engine.options import (
     SLOTS,
     TINY_MODEL_BYTES,
     KvType,
+    WeightsPlace,
     default_threads,
     n_cells,
     n_outputs,
@@ -164,6 +165,8 @@ class FitWish:
     """Generations decoded together."""
     kv_offload: bool = True
     """Keep the KV cache beside the layers that are on the GPU."""
+    weights: WeightsPlace = "mapped"
+    """Of those that are not on a GPU. How many llama.cpp rearranges depends on their types: all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,7 +321,9 @@ def _attempt(model: ModelFacts, machine: MachineFacts, *, wish: FitWish, shape: 
     offloaded_bytes = kv_bytes if wish.kv_offload else 0
     share = _place(model, machine, wished=wish.gpu_layers, kv_bytes=offloaded_bytes, compute_bytes=graph_bytes)
     anonymous_bytes = kv_bytes - share.kv_bytes + compute_bytes + model.program_bytes + share.runtime_bytes
-    ram_bytes = anonymous_bytes + share.host_weights_bytes + (share.vram_bytes if share.is_unified else 0)
+    anonymous_bytes += share.host_weights_bytes if wish.weights != "mapped" else 0
+    mapped_bytes = share.host_weights_bytes if wish.weights != "held" else 0
+    ram_bytes = anonymous_bytes + mapped_bytes + (share.vram_bytes if share.is_unified else 0)
     threads = wish.threads or default_threads(model.weights_bytes, machine.n_cores)
     verdict = _verdict(machine, ram_bytes=ram_bytes, anonymous_bytes=anonymous_bytes)
     return FitPlan(

@@ -372,6 +372,7 @@ def _open_prefixes(library: Library, header: GgufHeader, *, options: LlamaOption
         "kv": options.kv_type,
         "flash_attention": options.flash_attention,
         "unified": True,
+        "repacked": options.repacks,
         "gpu_layers": info.n_gpu_layers,
         "machine": platform.machine(),
     }
@@ -422,7 +423,7 @@ def _load_model(
     params = api.llama_model_default_params()
     params.n_gpu_layers = options.gpu_layers
     params.load_mode = _load_mode(api, options)
-    params.use_extra_bufts = not _is_x86() if options.repack is None else options.repack
+    params.use_extra_bufts = options.repacks
     params.load_mtp = False
     params.progress_callback = callback = api.llama_progress_callback(progress)
     no_device = (ctypes.c_void_p * 1)(None)
@@ -508,7 +509,3 @@ def _effective_gpu_layers(api: Any, header: GgufHeader, options: LlamaOptions) -
 def _layers(header: GgufHeader) -> int:
     """Count them; the output is one."""
     return int(str(header.of_architecture("block_count"))) + 1
-
-
-def _is_x86() -> bool:
-    return platform.machine().casefold() in {"x86_64", "amd64", "i386", "i686", "x86"}

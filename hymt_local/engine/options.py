@@ -5,11 +5,15 @@ The plan counts their bytes, the engine asks llama.cpp for them. Nothing heavy i
 
 from __future__ import annotations
 
+import platform
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 KvType = Literal["f16", "bf16", "q8_0", "q4_0"]
+WeightsPlace = Literal["mapped", "held", "both"]
+"""`mapped`: in the system's memory of the file, which other programs may push out. `held`: where they may not. `both`:
+rearranged in the process, beside the file."""
 
 MIB = 1 << 20
 KV_BYTES: dict[KvType, float] = {"f16": 2.0, "bf16": 2.0, "q8_0": 34 / 32, "q4_0": 18 / 32}
@@ -81,6 +85,11 @@ class LlamaOptions:
     """For `ModelInfo.name`; the file's own name for itself when empty."""
 
     @property
+    def repacks(self) -> bool:
+        """Rearrange the weights on this processor."""
+        return not is_x86() if self.repack is None else self.repack
+
+    @property
     def maps_file(self) -> bool:
         """Use the weights where they lie in the file; repacked ones would take memory a second time."""
         return self.use_mmap and self.repack is not True
@@ -89,6 +98,18 @@ class LlamaOptions:
     def n_slots(self) -> int:
         """Generations decoded together."""
         return 1 if self.deterministic else max(1, self.slots)
+
+
+def is_x86() -> bool:
+    """Return whether this processor is one on which rearranged weights cost more than they bring."""
+    return platform.machine().casefold() in {"x86_64", "amd64", "i386", "i686", "x86"}
+
+
+def weights_place(options: LlamaOptions) -> WeightsPlace:
+    """Return where the weights lie that are not on a GPU."""
+    if not options.maps_file or options.use_mlock:
+        return "held"
+    return "both" if options.repacks else "mapped"
 
 
 def n_sequences(slots: int) -> int:

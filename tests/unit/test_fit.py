@@ -28,7 +28,7 @@ from hymt_local.engine.fit import (
 )
 from hymt_local.engine.gguf_file import read_header
 from hymt_local.engine.gguf_support import check_supported
-from hymt_local.engine.options import MIB, default_threads
+from hymt_local.engine.options import MIB, LlamaOptions, default_threads, weights_place
 from tests.machines import machine
 from tests.toy_models import ToyGeometry, ToyModel, write_hollow_model, write_toy_model
 
@@ -139,6 +139,32 @@ def test_what_would_not_even_hold_its_cache_is_refused() -> None:
     fit = plan(SEVEN_B, machine(16, available=0.5), wish=FitWish(context_length=4096))
     assert fit.verdict == "no"
     assert fit.warnings == ("5.0 GiB needed, 0.5 GiB available: the system would run out of memory",)
+
+
+def test_weights_that_cannot_give_way_are_counted_as_memory() -> None:
+    scarce = machine(8, available=3.0)
+    mapped, held, both = (plan(SEVEN_B, scarce, wish=FitWish(4096, weights=at)) for at in ("mapped", "held", "both"))
+    assert [fit.verdict for fit in (mapped, held, both)] == ["tight", "no", "no"]
+    assert held.ram_bytes == mapped.ram_bytes
+    assert both.ram_bytes == mapped.ram_bytes + SEVEN_B.weights_bytes
+
+
+@pytest.mark.parametrize(
+    ("options", "processor", "expected"),
+    [
+        (LlamaOptions(), "x86_64", "mapped"),
+        (LlamaOptions(), "aarch64", "both"),
+        (LlamaOptions(repack=False), "arm64", "mapped"),
+        (LlamaOptions(repack=True), "AMD64", "held"),
+        (LlamaOptions(use_mlock=True), "x86_64", "held"),
+        (LlamaOptions(use_mmap=False), "x86_64", "held"),
+    ],
+)
+def test_where_weights_lie_follows_from_options_and_processor(
+    options: LlamaOptions, processor: str, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("platform.machine", lambda: processor)
+    assert weights_place(options) == expected
 
 
 def test_the_limit_of_a_container_is_named_as_such() -> None:
